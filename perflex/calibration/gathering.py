@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflex.calibration.times.table import KnownTimes, RowTimes
-from perflex.calibration.times.target import refuse_unknown_builds, require_no_device, target_for_times
+from perflex.calibration.times.target import refuse_unknown_builds, require_no_device, target_for_times, warn_of_another
 from perflex.devices.device import identity
 from perflex.devices.listing import is_wall_time
 from perflex.errors import CalibrationError, NoMatchError, warn
@@ -82,12 +82,17 @@ def target_on(
     Sub-groups are the device's, without one the machine's, and features about a machine are about the one given or in
     use, else the one that the device's name stands for.
     """
+    from perflex.features import parse_feature
+
     if sub_group_size is None and device is not None:
         sub_group_size = int(getattr(device, "sub_group_size", DEFAULT_SUB_GROUP_SIZE))
     # Wall times are measured, not counted: they have no target.
     counted = [name for name in features if not is_wall_time(name)]
     name, platform = (str(getattr(device, each, "")) for each in ("name", "platform"))
-    return target_of(counted, sub_group_size, machine, otherwise=name, platform=platform)
+    found = target_of(counted, sub_group_size, machine, otherwise=name, platform=platform)
+    if found.machine is not None and any(parse_feature(one).family.needs == "machine" for one in counted):
+        warn_of_another(name, found.machine)
+    return found
 
 
 def gather_feature_values(

@@ -9,6 +9,7 @@ import numpy as np
 
 from perflex.calibration.built_target import model_knowledge
 from perflex.calibration.interval import interval_at
+from perflex.calibration.times.named_kernels import split_label
 from perflex.features.sized_kernel import sized_kernels
 from perflex.html import shown_by
 
@@ -93,14 +94,23 @@ def known_as(
     calibration: CalibrationRecord, kernel: Any, sizes: Mapping[str, Any], name: str = ""
 ) -> list[tuple[str, str]]:
     """Return label and program by which other devices know a kernel at sizes, as many as the sizes have values."""
+    # Labels have whole numbers, whatever type sizes are of.
+    columns = [[int(value) for value in column.ravel()] for column in np.broadcast_arrays(*sizes.values())]
+    points = [dict(zip(sizes, point, strict=True)) for point in zip(*columns, strict=True)] if sizes else [{}]
+    return [_known_at(calibration, kernel, point, name) for point in points]
+
+
+def _known_at(calibration: CalibrationRecord, kernel: Any, sizes: Mapping[str, int], name: str) -> tuple[str, str]:
     measurement = all(hasattr(kernel, field) for field in ("kernel", "sizes", "name", "generator"))
-    count = int(np.prod(np.broadcast_shapes(*(np.shape(value) for value in sizes.values()))))
     if measurement and dict(kernel.sizes) == dict(sizes):
         # A measurement kernel has its own name at its own sizes only.
-        return [(str(kernel.name), str(kernel.generator))]
+        return str(kernel.name), str(kernel.generator)
     (job,) = sized_kernels([(getattr(kernel, "kernel", kernel) if measurement else kernel, sizes)])
     known = calibration.transferred
+    label, program = job.label, str(kernel.generator) if measurement else job.group
     if name and known is not None and name in known.programs:
-        shown = ", ".join(f"{key}={value}" for key, value in sizes.items())
-        return [(f"{name}({shown})" if count == 1 else "", name)] * count
-    return [(job.label if count == 1 else "", str(kernel.generator) if measurement else job.group)] * count
+        label, program = f"{name}({', '.join(f'{key}={value}' for key, value in sizes.items())})", name
+    if known is not None and label not in known.kernels:
+        # Sizes may come in any order.
+        label = next((one for one in known.kernels if split_label(one) == split_label(label)), label)
+    return label, program

@@ -55,7 +55,7 @@ class NamedKernels:
 
     def of(self, kernel: str, cells: Mapping[str, str]) -> MadeKernel:
         """Return the kernel that a row names."""
-        name, stated = _split_label(kernel)
+        name, stated = split_label(kernel)
         cells = {**cells, **stated}
         if name in self.known:
             return self._own(name, cells)
@@ -127,7 +127,7 @@ class NamedKernels:
         return MadeKernel(one.kernel, one.sizes, one.name, one.generator, set(generator.by_name) & set(cells))
 
 
-def _split_label(text: str) -> tuple[str, dict[str, str]]:
+def split_label(text: str) -> tuple[str, dict[str, str]]:
     """Return the name or tags in the text of a row, and what a label states beside them."""
     found = _LABEL.fullmatch(text)
     if found is None:

@@ -39,8 +39,8 @@ def _machine_of(device: str) -> Machine | None:
     return machine_of_device(device) if device else None
 
 
-def _warn_of_another(device: str, machine: Machine) -> None:
-    """Warn where times of a device that is known go with facts of another machine."""
+def warn_of_another(device: str, machine: Machine) -> None:
+    """Warn where times of a device that comes with perflex go with facts of another machine."""
     of = _machine_of(device)
     named = {name.casefold() for name in (machine.name, *machine.aliases)}
     if of is not None and not named & {name.casefold() for name in (device, of.name, *of.aliases)}:
@@ -51,7 +51,7 @@ def target_for_times(times: TimesTable, features: Iterable[str], sub_group_size:
     """Return what features are counted for; sub-groups are the machine's where nothing else is said."""
     found = machine_for_times(times)
     if found is not None:
-        _warn_of_another(times.device, found)
+        warn_of_another(times.device, found)
     if sub_group_size is None:
         sub_group_size = (found.sub_group_size if found is not None else None) or DEFAULT_SUB_GROUP_SIZE
     counted = [name for name in features if not is_wall_time(name)]

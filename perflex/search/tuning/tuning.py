@@ -188,7 +188,7 @@ def tune(
 
     options, run = options or SearchOptions(), run or RunOptions()
     run.refuse_measuring("tune decides by each time what to time next, and times on this machine")
-    _refuse_unused(space, device, sizes, calibration, machine, timing)
+    _refuse_unused(space, device, timing, sizes or None, calibration, machine)
     begun = time.perf_counter()
     # Before minutes of counting, on which a device that is not there does not depend.
     chosen = None if callable(device) else _device(device, calibration, machine)
@@ -233,18 +233,10 @@ def tune(
     return TuningResult(best, tuner.history, tuner.promise, causes, cost, spent, variants, doubts, place, again)
 
 
-def _refuse_unused(
-    space: VariantSpace | Candidates | DescribedSpace,
-    device: object,
-    sizes: Mapping[str, Any] | None,
-    calibration: Calibration | None,
-    machine: str | Path | Machine | None,
-    timing: TimingOptions | None,
-) -> None:
+def _refuse_unused(space: object, device: object, timing: object, *others: object) -> None:
     """Stop at what would be given in vain."""
-    if isinstance(space, DescribedSpace) and (
-        not callable(device) or sizes or any(one is not None for one in (calibration, machine, timing))
-    ):
+    given = any(one is not None for one in (timing, *others))
+    if isinstance(space, DescribedSpace) and (given or not callable(device)):
         msg = (
             f"{space.description.name} is a described kernel, which states its sizes and machine itself: give your own "
             "function as device, and no sizes, calibration, machine or timing"

@@ -11,12 +11,16 @@ from perflex import (
     PerflexWarning,
     TimedKernel,
     TimesTable,
+    calibrate,
     gather_feature_values,
     load_calibration,
+    rank,
+    source_kernel,
     transfer,
     using_machine,
 )
 from perflex.features.values import kernel_feature_values
+from perflex.testing import FakeDevice
 from support.fitted import fitted
 from support.source_kernels import axpy
 from support.spaces_for_tests import scaled
@@ -70,6 +74,40 @@ def test_times_of_one_device_with_facts_of_another_are_told(machine, told, recwa
     texts = [str(one.message) for one in recwarn if issubclass(one.category, PerflexWarning)]
     text = "the times are of Tesla V100-SXM2-16GB, and features are counted with facts of T4; name its own machine"
     assert texts == [text] * told
+
+
+@pytest.mark.parametrize(("feature", "told"), [("f_waves", True), (MUL, False)])
+def test_a_device_that_is_measured_with_facts_of_another_is_told(feature, told, recwarn):
+    device = FakeDevice(lambda _label, _sizes: 1e-3, name="Tesla V100-SXM2-16GB")
+    with using_machine("T4"):
+        gather_feature_values(["f_cl_wall_time", feature], [(KERNEL, SIZES)], device=device)
+    assert [str(one.message) for one in recwarn if "facts of T4; name its own" in str(one.message)] == [
+        "the times are of Tesla V100-SXM2-16GB, and features are counted with facts of T4; name its own machine"
+    ] * told
+
+
+TWO_SIZES = """__kernel void added(int n, int m, __global float *x) {
+  for (int j = 0; j < m; j++) x[get_global_id(0)] *= 3.0f;
+}"""
+
+
+def test_what_sources_have_timed_is_known_whatever_sizes_are_of_and_in_whichever_order():
+    kernel = source_kernel(TWO_SIZES, "added", local=32, global_size="n")
+    rows = [({"n": 4096, "m": m}, seconds) for m, seconds in ((8, 3e-6), (16, 9e-6), (64, 2e-5))]
+    sources = [
+        calibrate(MODEL, times=TimesTable([TimedKernel(kernel, sizes, slower * t) for sizes, t in rows], device=name))
+        for name, slower in (("one", 1.0), ("two", 1.5))
+    ]
+    found = transfer(sources, TimesTable([TimedKernel(kernel, rows[0][0], 4e-6)], device="third"))
+    one, other = (found.predict(kernel, sizes) for sizes, _ in rows[:2])
+    # As for the label, and not as the model alone has it.
+    assert "added(n=4096, m=16)" in found.transferred.kernels
+    assert other != pytest.approx(found.evaluate(found.feature_values(kernel, rows[1][0])), rel=1e-3)
+    for sizes in ({"n": 4096.0, "m": np.float32(16)}, {"m": np.int64(16), "n": 4096}):
+        assert found.predict(kernel, sizes) == other
+        assert rank({"added": kernel}, found, sizes)[0].predicted == other
+    assert found.predict(kernel, {"m": np.array([8, 16]), "n": 4096}).tolist() == [one, other]
+    assert found.predict(kernel, {"m": np.array([16]), "n": 4096}).tolist() == [other]
 
 
 def test_the_calibration_for_any_gpu_counts_sub_groups_of_the_gpu():
