@@ -19,7 +19,6 @@ from perflex import (
     transfer,
     using_machine,
 )
-from perflex.features.values import kernel_feature_values
 from perflex.testing import FakeDevice
 from support.fitted import fitted
 from support.source_kernels import axpy
@@ -112,12 +111,14 @@ def test_what_sources_have_timed_is_known_whatever_sizes_are_of_and_in_whichever
 
 def test_the_calibration_for_any_gpu_counts_sub_groups_of_the_gpu():
     calibration, kernel, sizes = load_calibration("general_gpu"), axpy(64), {"n": 1 << 20}
-    wanted = kernel_feature_values(calibration.model.input_features(), kernel, sizes, 64, machine="MI50")
+    features = calibration.model.input_features()
+    with using_machine("MI50"):
+        of_64, of_32 = (gather_feature_values(features, [(kernel, sizes)], sub_group_size=size) for size in (64, 32))
+    wanted = {name: float(column[0]) for name, column in of_64.columns(features).items()}
     assert calibration.feature_values(kernel, sizes, machine="MI50") == wanted
     assert calibration.predict(kernel, sizes, machine="MI50") == pytest.approx(calibration.evaluate(wanted))
     # Half as many sub-groups issue instructions.
-    other = kernel_feature_values(["f_peak_issue"], kernel, sizes, 32, machine="MI50")
-    assert wanted["f_peak_issue"] == other["f_peak_issue"] / 2
+    assert wanted["f_peak_issue"] == of_32.column("f_peak_issue")[0] / 2
 
 
 def test_what_no_device_measures_has_the_machines_sub_groups():
