@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from perflex.features.scop.address_maps import loops_with_barriers
-from perflex.features.scop.scop import Scop, Statement
+from perflex.features.scop.address_maps import host_loops, loops_with_barriers
+from perflex.features.scop.scop import Barrier, Scop, Statement
 
 # By launch and loops, then by variable: the statements that update it from its own old value.
 Chains = dict[tuple[int, tuple[int, ...]], dict[str, list["Statement"]]]
@@ -17,15 +17,16 @@ def chains_of(scop: Scop, *, barriers_end_them: bool = True) -> Chains:
     for one in scop.statements:
         # What is left of a loop with a barrier in each iteration are the loops inside of it.
         loops = sequential_loops(scop, one)
-        if one.recurrence and (not barriers_end_them or len(loops) > loops_with_barriers(scop, one)):
+        held = max(0, loops_with_barriers(scop, one) - host_loops(scop, one))
+        if one.recurrence and len(loops) > (held if barriers_end_them else 0):
             chains[one.launch, loops][one.recurrence.variable].append(one)
     return chains
 
 
-def sequential_loops(scop: Scop, statement: Statement) -> tuple[int, ...]:
-    """Return the loops around a statement whose iterations follow one another: copies side by side do not."""
+def sequential_loops(scop: Scop, statement: Statement | Barrier) -> tuple[int, ...]:
+    """Return the loops of a device program whose iterations follow one another: copies side by side do not."""
     kinds = (loop.kind for loop in scop.loops_of(statement))
-    return tuple(loop for loop, kind in zip(statement.loops, kinds, strict=True) if kind != "interleaved")
+    return tuple(loop for loop, kind in zip(statement.loops, kinds, strict=True) if kind not in {"interleaved", "host"})
 
 
 def outer_loops(scop: Scop, statement: Statement) -> int:
@@ -40,7 +41,7 @@ def outer_loops(scop: Scop, statement: Statement) -> int:
         and len(loops := sequential_loops(scop, other)) < len(mine)
         and mine[: len(loops)] == loops
     ]
-    return max(shared, default=0)
+    return host_loops(scop, statement) + max(shared, default=0)
 
 
 def chained_operations(statement: Statement, kind: str = "", dtype: str = "") -> int:

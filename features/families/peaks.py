@@ -177,7 +177,9 @@ def _latency(run: _Run) -> float:
 
 def _waited(run: _Run, filling: Filling, volumes: ArrayVolumes) -> float:
     """Return the cycles that a work-item of a launch waits, on average over its sub-groups."""
-    launch, each = filling.number, 1.0 / (filling.groups * filling.sub_groups)
+    # Counts are of all repeats together.
+    groups = filling.repeats * filling.groups
+    launch, each = filling.number, 1.0 / (groups * filling.sub_groups)
     cycles = 0.0
     for trips, missed in _waits(run, launch, "global"):
         cycles += trips * each * _load_cycles(run, volumes, missed)
@@ -187,7 +189,7 @@ def _waited(run: _Run, filling: Filling, volumes: ArrayVolumes) -> float:
         cycles += chained * each * run.need("arithmetic_latency")
     if met := run.at(counts_of(run.scop).barriers("local", launch)):
         # All sub-groups of a work-group arrive, and the next instructions start: about a trip to local memory.
-        cycles += met / filling.groups * run.need("local_latency")
+        cycles += met / groups * run.need("local_latency")
     return cycles
 
 
@@ -218,7 +220,8 @@ def _waits(run: _Run, launch: int, space: str) -> list[tuple[float, float]]:
             met = run.at(counts_of(scop).executions(domain, launch, lanes))
             loops = sequential_loops(scop, statement)
             loops = loops[: len(loops) - kept_over]
-            stopped = any(one.launch == launch and one.loops[: len(loops)] == loops for one in scop.barriers)
+            barriers = (sequential_loops(scop, one) for one in scop.barriers if one.launch == launch)
+            stopped = any(around[: len(loops)] == loops for around in barriers)
             # So many iterations issue their loads together.
             together = int(run.need("iterations_together")) if loops and not stopped else 1
             new = _new(run, access, dims - 1) if space == "global" and loops else 1.0

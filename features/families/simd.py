@@ -21,7 +21,7 @@ from perflex.features.families.feature import Family, any_of
 from perflex.features.instructions.instruction_counts import guard_work, remaining_or_all
 from perflex.features.instructions.loop_tree import address_work, nests_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.address_maps import loops_with_barriers
+from perflex.features.scop.address_maps import host_loops, loops_with_barriers
 from perflex.features.scop.words import numpy_name
 from perflex.isl import ISL_LOCK, isl
 
@@ -271,13 +271,13 @@ def _latency(operation: Operation) -> Fraction:
 
 
 def _own_loops(scop: Scop, statement: Statement) -> list[int]:
-    """Return the loops around a statement, by depth, that each work-item or vector runs through on its own."""
-    first = scop.launches[statement.launch].axes
+    """Return the loops of the program around a statement, by depth, that each work-item or vector runs on its own."""
+    first, host = scop.launches[statement.launch].axes, host_loops(scop, statement)
     return [
-        depth
+        depth - host
         for depth, loop in enumerate(scop.loops_of(statement))
         if depth >= loops_with_barriers(scop, statement)
-        and loop.kind in {"loop", "host"}
+        and loop.kind == "loop"
         and not _runs_once(statement.domain, first + depth)
     ]
 

@@ -55,6 +55,8 @@ class GroupVolumes:
     # loads, stores: bytes of the distinct sectors of each instruction
     loads: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     stores: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    # loads and stores, by direction and array, if each instance stood for one execution, as in footprints
+    instead: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
     # compulsory, allocated: bytes of the distinct sectors, and lines, of each work-group's loads
     compulsory: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     allocated: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -63,6 +65,11 @@ class GroupVolumes:
     def allocated_bytes(self) -> float:
         """Bytes that a work-group's loads take in L1, on average."""
         return sum(self.allocated.values()) / max(1, self.groups)
+
+    def executed(self, direction: str, array: str) -> float:
+        """Return what part of the instances of an array's accesses is executed, on average as stated."""
+        whole = self.instead.get((direction, array), 0.0)
+        return (self.loads if direction == "load" else self.stores)[array] / whole if whole else 1.0
 
 
 def average_group(
@@ -154,8 +161,10 @@ def _add_cycles(
         sectors, taken = _at_places(pattern, item, places, lines, cycles)
         for row, (member, _) in zip(number.reshape(moved.shape), members, strict=True):
             into = total.loads if member.direction == "load" else total.stores
-            into[member.array] += member.count * float(numbers @ sectors[row])
-            total.wavefronts[member.array] += member.count * float(numbers @ taken[row])
+            moved_bytes = member.count * float(numbers @ sectors[row])
+            into[member.array] += member.times * moved_bytes
+            total.instead[member.direction, member.array] += moved_bytes
+            total.wavefronts[member.array] += member.times * member.count * float(numbers @ taken[row])
 
 
 def _at_places(

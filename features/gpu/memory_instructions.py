@@ -90,6 +90,7 @@ class Instructions:
     direction: str
     itemsize: int  # bytes that a work-item moves with an instruction
     count: int  # number of such accesses
+    times: float  # executions that each stands for, on average as stated
     # byte addresses, shape (iterations, sub-groups, sub-group size); `IDLE` where a work-item does not execute it
     addresses: np.ndarray
     weights: np.ndarray  # how often each iteration occurs, shape (iterations,)
@@ -111,21 +112,26 @@ def instructions(
             alive = executing(launch, part, here) & _reached(part, steps)
             moved = item.address(here) + int(item.offsets[0]) + offsets.get(item.access.array, 0)
             address = np.where(alive, moved, address)
-        yield _made(launch, issued, 1, address, lanes, weights)
+        yield _made(launch, issued, (1, pieces[0][0].times), address, lanes, weights)
     for part in parts:
         for (issued, shift), count in _kinds(launch, part, space, offsets, joined).items():
             steps, weights = _iterations(launch, part, issued)
             here = points | steps
             address = np.where(executing(launch, part, here), issued.address(here) + shift, IDLE)
-            yield _made(launch, issued, count, address, lanes, weights)
+            yield _made(launch, issued, (count, part.times), address, lanes, weights)
 
 
 def _made(
-    launch: ResolvedLaunch, issued: Issued, count: int, address: np.ndarray, lanes: int, weights: np.ndarray
+    launch: ResolvedLaunch,
+    issued: Issued,
+    number: tuple[int, float],
+    address: np.ndarray,
+    lanes: int,
+    weights: np.ndarray,
 ) -> Instructions:
     address = np.broadcast_to(address, (len(weights), prod(launch.items)))
     found = in_sub_groups(address, lanes)
-    return Instructions(issued.access.array, issued.access.direction, issued.itemsize, count, found, weights)
+    return Instructions(issued.access.array, issued.access.direction, issued.itemsize, *number, found, weights)
 
 
 _Joined: TypeAlias = "dict[tuple[int, int], list[tuple[ResolvedPiece, Issued]]]"
@@ -251,5 +257,5 @@ def local_wavefronts(launch: ResolvedLaunch, machine: Machine) -> dict[tuple[str
             parts = max(1, lanes * width // (banks * word))
             split = item.addresses.reshape(*item.addresses.shape[:-1], parts, -1)
             each = bank_conflicts(split, banks * word // width, width, width).sum(axis=(-1, -2))
-            total[item.array, item.direction] += weight * item.count * float(each @ item.weights)
+            total[item.array, item.direction] += weight * item.count * item.times * float(each @ item.weights)
     return total

@@ -108,6 +108,7 @@ class ResolvedPiece:
     accesses: tuple[ResolvedAccess, ...]  # the accesses
     issued: tuple[Issued, ...] = ()  # the memory instructions that they are
     order: tuple[int, ...] = ()  # as of the statement
+    times: float = 1.0  # executions that an instance stands for, on average as stated
 
     def within(self, box: Sequence[tuple[int, int]]) -> ResolvedPiece | None:
         """Return the part with other ranges of the first dimensions, or None if it is certainly empty."""
@@ -225,7 +226,8 @@ def _resolved(
         elements = vectors.get((piece.number, access.number), 1)
         if elements > 1:
             issued[at] = issued[at].in_vectors(elements, ranges[-1], piece.dims - 1)
-    return ResolvedPiece(piece.statement, ranges, left, accesses, tuple(issued), statement.order)
+    times = float(scop.weight(statement))
+    return ResolvedPiece(piece.statement, ranges, left, accesses, tuple(issued), statement.order, times)
 
 
 def _issued(access: ResolvedAccess, found: AccessMap, remaining: Remaining, dims: int) -> Issued:

@@ -203,7 +203,8 @@ def global_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) 
             for item in instructions(launch, group, lanes, "global", {}):
                 # Coalescing works within an instruction: a sector counts anew for each sub-group.
                 each = distinct(item.addresses, sector).sum(axis=-1)
-                total[item.array, item.direction] += launch.repeats * weight * item.count * float(each @ item.weights)
+                number = launch.repeats * weight * item.count * item.times
+                total[item.array, item.direction] += number * float(each @ item.weights)
     return total
 
 

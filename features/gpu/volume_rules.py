@@ -140,7 +140,7 @@ def repeated_by_reuse(group: GroupVolumes, reuse: Reuse) -> L1Loads:
     for name, loads in reuse.loads.items():
         if not loads:
             continue
-        compulsory = group.compulsory[name]
+        compulsory = group.compulsory[name] * group.executed("load", name)
         if reuse.cut:
             below = group.loads[name] * reuse.missed[name] / loads
             shared[name], repeated[name] = max(0.0, compulsory - below), max(0.0, below - compulsory)
@@ -161,18 +161,21 @@ def assembled(
     group, wave = parts.group, parts.wave
     # What was looked at stands for the whole launch by the number of its instances, so that partly filled work-groups
     # count for what they do.
-    scale, waves = parts.everything / group.instances, parts.everything / parts.cells
+    scale, all_waves = parts.everything / group.instances, parts.everything / parts.cells
     arrays = {}
     for name in [name for name, space in launch.spaces.items() if space == "global"]:
         sizes = wave.overlap.get(name, (0.0, 0.0, 0.0))
         overlap = [size * share for size, share in zip(sizes, wave.shares, strict=True)]
-        compulsory, store = group.compulsory[name] * scale, group.stores[name] * scale
-        loads_least = float(least.get(name, 0))
+        # Of loops with an average number of iterations, footprints have all, of which a part is executed.
+        loaded, stored = (group.executed(direction, name) for direction in ("load", "store"))
+        waves = loaded * all_waves
+        compulsory, store = group.compulsory[name] * scale * loaded, group.stores[name] * scale
+        loads_least = float(least.get(name, 0)) * loaded
         # L1 caches are empty at first: what the launch loads at all crosses once.
         shared = min(below_l1.shared.get(name, 0.0) * scale, max(0.0, compulsory - loads_least))
         capacity = below_l1.repeated.get(name, 0.0) * scale
         load = compulsory - shared + capacity
-        wave_load, wave_store = wave.load.get(name, 0) * waves, wave.store.get(name, 0) * waves
+        wave_load, wave_store = wave.load.get(name, 0) * waves, wave.store.get(name, 0) * all_waves * stored
         hit_x, hit_y, hit_z = (float(size) for size in rates.hits(wave, name) * waves)
         hit_farther = wave.farther.get(name, 0.0) * waves
         # The same for stores: what L1 writes through beyond the wave's distinct granules is redundant.

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class CountedLoop:
-    """A sequential loop of a launch, or (the root) all of the launch."""
+    """A sequential loop of a launch, or (the root) all of the launch, in each iteration of the host's loops."""
 
     number: int | None  # its place among the launch's loops, negative for lanes of a statement; None for the root
     parent: int | None  # that of the loop around it
-    depth: int  # number of loops around and including it
-    iterations: Any  # isl set of (work-group, work-item, loop values) that execute it, or for the root, of work-items
+    depth: int  # number of loops of the device program around and including it
+    iterations: Any  # isl set of (work-group, work-item, loop values) that execute it, or for the root, of launches
     weight: Fraction = Fraction(1)  # executions per element of that set
     unrolled: bool = False  # whether all that enter it execute the same few iterations at all sizes
 
@@ -50,7 +50,7 @@ class CountedNest:
     """The loops of one launch."""
 
     launch: int  # its index
-    axes: int  # number of work-group and work-item axes
+    axes: int  # number of work-group and work-item axes, and of loops of the host around the launch
     root: CountedLoop  # all work-items of work-groups that do anything
     loops: dict[int, CountedLoop] = field(default_factory=dict)  # by number, outer ones first
     # numbers of the loops around each statement, by the statement's index in the Scop
@@ -81,18 +81,19 @@ def nests_of(scop: Scop) -> list[CountedNest]:
 
 def _nest(scop: Scop, launch: int, mine: list[tuple[int, Statement]]) -> CountedNest:
     groups, items = len(scop.launches[launch].groups), scop.launches[launch].items
-    axes = scop.launches[launch].axes
+    host = sum(loop.kind == "host" for loop in scop.launches[launch].loops)
+    axes = scop.launches[launch].axes + host
     domains = [statement.domain.intersect_params(scop.assumptions.params()) for _, statement in mine]
     domains += [barrier.domain for barrier in scop.barriers if barrier.launch == launch]
-    nest = CountedNest(launch, axes, CountedLoop(None, None, 0, _work_items(domains, groups, items)))
+    nest = CountedNest(launch, axes, CountedLoop(None, None, 0, _work_items(domains, axes, groups, items)))
     reached: dict[int, dict[str, Any]] = {}
     # Domains of barriers stand behind those of the statements.
     for (number, statement), domain in zip(mine, domains, strict=False):
-        path = nest.paths[number] = paths_of(number, statement)
+        path = nest.paths[number] = paths_of(number, statement)[host:]
         for depth, (around, at) in enumerate(zip((None, *path), path, strict=False), 1):
             part = _outer(domain, axes + depth)
             reached.setdefault(at, {})[str(part)] = part
-            nest.loops.setdefault(at, CountedLoop(at, around, depth, None, scop.weight(statement, depth)))
+            nest.loops.setdefault(at, CountedLoop(at, around, depth, None, scop.weight(statement, host + depth)))
     nest.loops = dict(sorted(nest.loops.items(), key=lambda entry: entry[1].depth))
     for number, loop in nest.loops.items():
         loop.iterations = _union(list(reached[number].values()))
@@ -104,10 +105,11 @@ def _outer(domain: Any, dims: int) -> Any:
     return domain.project_out(isl.dim_type.set, dims, domain.dim(isl.dim_type.set) - dims)
 
 
-def _work_items(domains: list[Any], groups: int, items: tuple[int, ...]) -> Any:
-    """Return all work-items of the work-groups that execute anything."""
-    active = _union(list({str(part): part for part in (_outer(domain, groups) for domain in domains)}.values()))
-    active = active.add_dims(isl.dim_type.set, len(items))
+def _work_items(domains: list[Any], axes: int, groups: int, items: tuple[int, ...]) -> Any:
+    """Return all work-items of the work-groups that execute anything, in each iteration of the host's loops."""
+    parts = (_outer(domain, axes).project_out(isl.dim_type.set, groups, len(items)) for domain in domains)
+    active = _union(list({str(part): part for part in parts}.values()))
+    active = active.insert_dims(isl.dim_type.set, groups, len(items))
     for axis, extent in enumerate(items):
         active = active.lower_bound_val(isl.dim_type.set, groups + axis, isl.Val(0))
         active = active.upper_bound_val(isl.dim_type.set, groups + axis, isl.Val(extent - 1))

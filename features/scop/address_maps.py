@@ -9,7 +9,7 @@ from typing import Any
 from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.affine import Affine, read_affine, read_constraints
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.scop import Access, Scop, Statement
+from perflex.features.scop.scop import Access, Barrier, Scop, Statement
 from perflex.isl import ISL_LOCK, isl
 
 # An access with its place among its statement's, and the isl function that gives the element.
@@ -128,6 +128,11 @@ MOST_UNROLLED = 32
 def paths_of(number: int, statement: Statement) -> tuple[int, ...]:
     """Return what identifies each dimension of a statement but work-groups and work-items: loops, and its own lanes."""
     return (*statement.loops, *([-1 - number] if statement.lanes > 1 else []))
+
+
+def host_loops(scop: Scop, one: Statement | Barrier) -> int:
+    """Return how many of the loops around a statement or barrier the host executes: the outermost ones."""
+    return sum(loop.kind == "host" for loop in scop.loops_of(one))
 
 
 def loops_with_barriers(scop: Scop, statement: Statement) -> int:

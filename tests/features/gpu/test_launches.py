@@ -23,6 +23,9 @@ from perflex.features import (
 )
 from perflex.features.cpu.read_nests import read_nests
 from perflex.features.cpu.stream_groups import blocked_nests
+from perflex.features.families.arithmetic import INSTRUCTION_FEATURES
+from perflex.features.families.peaks import PEAKS
+from perflex.features.families.simd import SIMD
 from perflex.features.polynomials.cardinality import TooManyOperationsError
 from support.uneven_kernels import Part, UnevenKernel
 from support.volume_kernels import one_axis
@@ -111,6 +114,27 @@ def test_as_often_as_the_loop_runs(number):
     for level in ("L1", "L2"):
         assert often.level(level).launch_load_bytes == pytest.approx(number * once.level(level).launch_load_bytes)
     assert often.level("L3").launch_load_bytes == 0
+
+
+def test_launches_in_a_loop_do_each_time_what_they_do_without_it():
+    text = """
+    for i
+        y[i] = x[i]*2 {id=a}
+    end
+    ... gbarrier {id=bar, dep=a}
+    for k
+        z[k] = z[k] + y[n-1-k] {id=c, dep=bar}
+    end"""
+    once = extract_scop(written(["{[i]: 0<=i<n}", "{[k]: 0<=k<n}"], text, "x, y, z: float32[n]", GRID, assume=FITS))
+    chains = ("f_chain_float32_add", "f_chain_float32_add_after:2")
+    names = (*INSTRUCTION_FEATURES, *SIMD.examples, *PEAKS.examples, *chains)
+    found = [kernel_feature_values(names, one, {"n": 1 << 16}, 32, machine="V100") for one in (once, steps(40))]
+    each = {name: float(value) for name, value in found[0].items() if name != "f_inst_predication"}
+    assert {name: found[1][name] for name in each} == pytest.approx({name: 40 * value for name, value in each.items()})
+    # By hand: each sub-group of both launches ends once; a chain ends with its launch.
+    assert each["f_inst_control"] == 2 * (1 << 16) / 32
+    assert each["f_simd_item_vector"] == 2 * (1 << 16) / 32
+    assert each["f_chain_float32_add"] == 0
 
 
 def test_blocks_are_inside_of_the_loop_around_launches():
