@@ -31,7 +31,7 @@ from perflex.features.from_triton.launches import (
     configuration_of,
     launch_of,
 )
-from perflex.features.tiles.costs import TileCosts
+from perflex.features.tiles.costs import TileCosts, require_triton
 from perflex.features.tiles.doubts import tile_doubts
 from perflex.features.tiles.tile_program import TileResources
 from perflex.machines.files import load_machine, machine_of_device
@@ -56,8 +56,6 @@ capture = captured_launch
 _MODEL = "general_tile"
 # Programs that stand for all of a grid where configurations are only ordered.
 _SAMPLED = 16
-# Triton supports no older ones of NVIDIA.
-_OLDEST = 8.0
 
 
 @dataclass(frozen=True)
@@ -174,10 +172,7 @@ def model_facts(machine: str | Path | Machine | Calibration | None) -> tuple[Mac
         facts, values = load_machine(machine.machine), dict(machine.fit)
     else:
         facts, values = _present() if machine is None else load_machine(machine), dict(load_model(_MODEL).usual)
-    if (facts.compute_capability or 0) < _OLDEST:
-        what = "GPU of NVIDIA" if facts.compute_capability is None else f"GPU of compute capability {_OLDEST} or later"
-        msg = f"machine {facts.name} is no {what}; Triton configurations are predicted for these only"
-        raise MachineError(msg, machine=facts.name)
+    require_triton(facts)
     return facts, values
 
 

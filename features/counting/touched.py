@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from perflex.features.polynomials.affine import without_cases
@@ -66,6 +68,13 @@ def certainty_of_statement(scop: Scop, statement: Statement | Barrier) -> Certai
 def certainty_of_access(scop: Scop, statement: Statement, access: Access) -> Certainty:
     """Return what the number of an access's executions rests on."""
     return certainty_of_statement(scop, statement) | Certainty(stated=bool(access.assumed))
+
+
+def certainty_of_all(scop: Scop) -> Certainty:
+    """Return what a number rests on that all statements, accesses and barriers of a kernel decide."""
+    executed = [certainty_of_statement(scop, one) for one in (*scop.statements, *scop.barriers)]
+    stated = any(access.assumed for one in scop.statements for access in one.accesses)
+    return reduce(or_, executed, Certainty(stated=stated))
 
 
 def distinct_elements(

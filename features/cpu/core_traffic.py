@@ -38,7 +38,7 @@ def traffic_of_cores(scop: Scop, sizes: Mapping[str, Any], machine: Machine, lan
     """
     levels = machine.need_levels()
     # Without work-groups, a runtime has nothing to deal out.
-    cores = machine.cores or 1 if any(launch.groups for launch in scop.launches) else 1
+    cores = int(machine.need("cores")) if any(launch.groups for launch in scop.launches) else 1
     fill = max((launch.items[0] for launch in scop.launches if launch.items), default=1)
     straight, in_loops = (width if fill >= width else 1 for width in lanes)
     # What the TLB of a core maps is a cache, too: of lines for the bytes beyond it, of pages for their number.

@@ -245,15 +245,16 @@ def _cache_cycles(level: CacheLevel, loads: Any, stores: Any) -> Any:
 def _memory_cycles(machine: Machine, loads: Any, stores: Any) -> tuple[Any, Any]:
     """Return the cycles of bytes from the memory and to it, and the name of the bandwidth they come from.
 
-    That is the stream whose part of stored bytes is next to the traffic's; without streams, the machine's DRAM
-    bandwidth. None and an empty name where neither bandwidth or no clock is known.
+    That is the stream whose part of stored bytes is next to the traffic's; without streams, a domain's part of the
+    machine's DRAM bandwidth. None and an empty name where neither bandwidth or no clock is known.
     """
     streams = machine.memory_streams
     if machine.clock_hz is None or not (streams or machine.dram_bandwidth):
         return None, ""
     total = loads + stores
     if not streams:
-        return total * machine.clock_hz / machine.need("dram_bandwidth"), "dram_bandwidth"
+        reached = (machine.domains or 1) * (machine.domain_efficiency or 1.0)
+        return total * reached * machine.clock_hz / machine.need("dram_bandwidth"), "dram_bandwidth"
     # Where nothing moves, any divisor gives no part.
     part = stores / select(total > 0, total, 1.0)
     nearest = np.argmin([abs(part - stream.stored_part) for stream in streams], axis=0)

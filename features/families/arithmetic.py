@@ -13,7 +13,7 @@ from perflex.errors import UnknownFeatureError
 from perflex.features.counting.chains import chained_operations, chains_of, outer_loops
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.counting.touched import Certainty, certainty_of_statement
-from perflex.features.families.feature import Amount, Family, Remarks, any_of
+from perflex.features.families.feature import Amount, Family, Remarks, any_of, counted_of_all
 from perflex.features.instructions.instruction_counts import INSTRUCTION_CLASSES, instruction_class, instructions_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import loops_with_barriers
@@ -162,6 +162,7 @@ INSTRUCTIONS = Family(
     _instructions,
     examples=INSTRUCTION_FEATURES,
     inventory=lambda scop: [name for name in INSTRUCTION_FEATURES if name not in _absent(scop)],
+    remarks=counted_of_all,
     covers=_instructions_cover,
     cost="on-chip",
 )

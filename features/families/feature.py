@@ -10,7 +10,7 @@ import numpy as np
 
 from perflex.errors import FeatureError, MissingSizeError
 from perflex.features.counting.scop_counts import AccessCounts
-from perflex.features.counting.touched import Certainty
+from perflex.features.counting.touched import Certainty, certainty_of_all
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Operation, Scop
 from perflex.features.target import Target
@@ -201,6 +201,16 @@ class Feature:
     def covers(self, part: AccessCounts | Operation, sizes: Sizes) -> bool | None:
         """Return whether it counts an access or operation; None if it counts none of the kind."""
         return None if self.family.covers is None else self.family.covers(self.what, part, sizes)
+
+
+def counted_of_all(scop: Scop, *_: Any) -> Remarks:
+    """Return the remarks on a count that all of a kernel decides."""
+    return Remarks(certainty=certainty_of_all(scop))
+
+
+def estimated_of_all(scop: Scop, *_: Any) -> Remarks:
+    """Return the remarks on an estimate that all of a kernel decides."""
+    return Remarks(certainty=certainty_of_all(scop) | Certainty(estimated=True))
 
 
 def any_of(identifiers: Mapping[str, Any] | tuple[str, ...]) -> str:

@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 
 from perflex.errors import MachineError, warn
-from perflex.features.families.feature import Cost, Family, Sizes, any_of, kept, touches_memory
+from perflex.features.families.feature import (
+    Cost,
+    Family,
+    Remarks,
+    Sizes,
+    any_of,
+    counted_of_all,
+    estimated_of_all,
+    kept,
+    touches_memory,
+)
 from perflex.features.gpu.su_stencils import recognise_stencil, su_volumes
 from perflex.features.gpu.volume_estimate import cache_transactions, estimate_volumes, l1_transactions, require_gpu
 from perflex.features.gpu.waves import wave_values
@@ -77,7 +87,13 @@ def _gpu_features(scop: Scop) -> list[str]:
     return [*RESIDENCY_FEATURES, *(["f_txn_local", "f_txn_l1"] if "local" in spaces else [])]
 
 
-def _on_gpu(title: str, units: dict[str, str], compute: _Compute, cost: Cost | Callable[[str], Cost]) -> Family:
+def _on_gpu(
+    title: str,
+    units: dict[str, str],
+    compute: _Compute,
+    cost: Cost | Callable[[str], Cost],
+    remarks: Callable[..., Remarks] | None = estimated_of_all,
+) -> Family:
     return Family(
         title,
         any_of(units),
@@ -85,6 +101,7 @@ def _on_gpu(title: str, units: dict[str, str], compute: _Compute, cost: Cost | C
         partial(_value, compute),
         examples=tuple(units),
         inventory=_gpu_features,
+        remarks=remarks,
         needs="machine",
         cost=cost,
         one_size=True,
@@ -149,7 +166,7 @@ def _nothing(scop: Scop, sizes: Sizes) -> Any:
 
 
 ON_MACHINE = (
-    _on_gpu("Waves of work-groups, and how full they are", RESIDENCY_FEATURES, wave_values, "overhead"),
+    _on_gpu("Waves of work-groups, and how full they are", RESIDENCY_FEATURES, wave_values, "overhead", None),
     _on_gpu(
         "Bytes between the levels of a GPU's memory, and cycles of its L1", VOLUME_FEATURES, _volumes, _volume_cost
     ),
@@ -159,6 +176,7 @@ ON_MACHINE = (
         _L1_TRANSACTIONS,
         lambda *given: l1_transactions(*given[:3]),
         "memory",
+        counted_of_all,
     ),
     _on_gpu("Memory transactions of L2 and of DRAM", _CACHE_TRANSACTIONS, cache_transactions, "memory"),
     Family(
@@ -169,6 +187,7 @@ ON_MACHINE = (
         examples=_ECM,
         inventory=lambda scop: list(_ECM) if touches_memory(scop) else [],
         present=lambda scop, _sizes, _what: touches_memory(scop),
+        remarks=estimated_of_all,
         needs="machine",
         cost="memory",
     ),
@@ -180,6 +199,7 @@ ON_MACHINE = (
         examples=_TRAFFIC,
         inventory=lambda scop: list(_TRAFFIC) if touches_memory(scop) else [],
         present=lambda scop, _sizes, _what: touches_memory(scop),
+        remarks=estimated_of_all,
         needs="machine",
         cost="memory",
     ),

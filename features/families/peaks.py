@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from perflex.features.counting.chains import chains_of, sequential_loops
 from perflex.features.counting.scop_counts import counts_of
-from perflex.features.families.feature import Cost, Family, any_of, kept
+from perflex.features.families.feature import Cost, Family, any_of, estimated_of_all, kept
 from perflex.features.gpu.volume_estimate import estimate_volumes, local_atomic_cycles, require_gpu
 from perflex.features.gpu.volume_result import ArrayVolumes, Volumes
 from perflex.features.gpu.waves import Filling, fillings
@@ -292,6 +292,7 @@ PEAKS = Family(
     "s",
     lambda scop, sizes, target, resource: _RESOURCES[resource](_Run(scop, sizes, target)),
     examples=tuple(f"f_peak_{name}" for name in _RESOURCES),
+    remarks=estimated_of_all,
     needs="machine",
     cost=lambda resource: _COSTS.get(resource, "on-chip"),
     # Launches are resolved at one tuple of sizes, where their extents are numbers.

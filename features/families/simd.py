@@ -17,7 +17,7 @@ import numpy as np
 from perflex.features.counting.chains import chains_of, sequential_loops
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.counting.touched import stride_along
-from perflex.features.families.feature import Family, any_of
+from perflex.features.families.feature import Family, any_of, counted_of_all
 from perflex.features.instructions.instruction_counts import guard_work, remaining_or_all
 from perflex.features.instructions.loop_tree import address_work, nests_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
@@ -404,5 +404,6 @@ SIMD = Family(
     _value,
     examples=IDENTIFIERS,
     inventory=_inventory,
+    remarks=counted_of_all,
     cost=lambda name: "overhead" if name.startswith(("f_simd_item_", "f_simd_barrier_")) else "on-chip",
 )

@@ -70,7 +70,7 @@ def estimate_volumes(
     UnsupportedKernelError
         The kernel cannot be described, has no grid of work-groups, or an access is too irregular.
     FeatureError
-        `caches` is none of these.
+        `caches` is none of these, or `offsets` fit no array.
 
     Warns
     -----
@@ -92,6 +92,7 @@ def estimate_volumes(
     if registers is not None and remaining_loads(scop):
         _warn_of_spills(scop.name, machine, registers)
     given = dict(offsets or {})
+    _check_offsets(scop, given)
     # Guards may leave nothing of a launch that has accesses, and loops of the host may not come to it.
     launches = [(n, one) for n, one in accessing_launches(scop, sizes) if launch_instances(one) and one.repeats]
     resident = [launch_residency(scop, n, sizes, machine, registers).groups_per_unit for n, _ in launches]
@@ -106,6 +107,17 @@ def estimate_volumes(
     ]
     total = _summed(results) if results else _nothing(scop, sizes, machine, registers)
     return replace(total, machine=machine.name, caches=caches or CACHES[0])
+
+
+def _check_offsets(scop: Scop, offsets: Mapping[str, int]) -> None:
+    names = [array.name for array in scop.arrays if array.memory == "global"]
+    for name, offset in offsets.items():
+        if name not in names:
+            msg = f"kernel {scop.name!r} has no array {name!r} in global memory; offsets are of {', '.join(names)}"
+            raise FeatureError(msg, kernel=scop.name, array=name)
+        if offset != int(offset) or offset < 0:
+            msg = f"array {name!r} cannot begin at byte {offset} of a cache line; give a whole number"
+            raise FeatureError(msg, kernel=scop.name, array=name)
 
 
 def _nothing(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Volumes:

@@ -15,6 +15,8 @@ from perflex.features.tiles.tile_program import OPERAND_BYTES, TileAccess, TileD
 from perflex.machines.machine import Machine
 
 _LANES, _SECTOR = 32, 32
+# Compute capability: Triton supports no older ones of NVIDIA.
+_OLDEST = 8.0
 # Rates of tensor cores by types of operands; all floating-point types of 8 bits are fp8.
 _RATES = {"tf32": "tf32", "tf32x3": "tf32", "f16": "fp16", "bf16": "fp16", "f64": "fp64", "i8": "int8"}
 # Hopper's tensor cores reach that much of their peak with the instructions of Ampere, which Triton uses for small tiles
@@ -428,8 +430,18 @@ class TileCosts:
         return found
 
 
+def require_triton(machine: Machine) -> None:
+    """Stop if a machine is no GPU that Triton supports and whose costs are known."""
+    if (machine.compute_capability or 0) < _OLDEST:
+        lacking = machine.compute_capability is None
+        what = "GPU of NVIDIA" if lacking else f"GPU of compute capability {_OLDEST} or later"
+        msg = f"machine {machine.name} is no {what}; Triton kernels are predicted for these only"
+        raise MachineError(msg, machine=machine.name)
+
+
 def tile_costs(program: TileProgram, machine: Machine) -> dict[str, float]:
     """Return what features of tile programs need a machine for; a `MachineError` where it cannot run the program."""
+    require_triton(machine)
     costs = TileCosts(program, machine)
     if costs.refusal:
         shape = f"{program.warps} warps and {program.stages} stages"

@@ -120,7 +120,7 @@ def _arithmetic(scop: Scop, sizes: Mapping[str, Any]) -> tuple[list[_Amount], tu
             # Throughputs count a multiply-add as two operations.
             executed = 2 * float(counts.operation_total(kind, dtype, None).evaluate(sizes))
             operations.append((executed, (_UNITS[dtype], *_CYCLES)))
-        elif dtype.startswith(("float", "complex")):
+        elif dtype.startswith(("float", "bfloat", "complex")):
             uncounted.append(f"f_op_{dtype}_{kind}")
     return operations, tuple(uncounted)
 

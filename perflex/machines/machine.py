@@ -173,7 +173,8 @@ class Machine:
     l1_bytes_per_cycle
         Bytes per cycle and compute unit of that cache.
     l2_bytes, l2_effective_bytes, l2_bandwidth, dram_bandwidth
-        Size of the second cache, the part of it that data can rely on, and bandwidths in B/s.
+        Size of the second cache, the part of it that data can rely on, and bandwidths in B/s; of a CPU's memory that
+        of all domains together.
     local_bytes, local_bytes_per_group
         Local memory of a compute unit, and the most that one work-group can have.
     local_reserved_bytes, local_granularity_bytes

@@ -6,7 +6,7 @@ from math import nan
 import msgspec
 import pytest
 
-from perflex import estimate_volumes, load_machine, machine_names
+from perflex import estimate_volumes, load_machine, machine_names, source_kernel
 from perflex.analysis.roofline import LIMITERS, ceilings_of, limits_of, place_of
 from perflex.features import QuasiPolynomial, extract_scop
 from sample_kernels import matmul
@@ -43,6 +43,16 @@ def test_limits_are_volumes_by_rates():
     assert limits.seconds["arithmetic"] == pytest.approx(1024**3 / (64 * cycles), rel=1e-3)
     assert (limits.limiter, limits.uncounted) == ("DRAM", ())
     assert limits.predicted_s == limits.seconds["DRAM"]
+
+
+def test_arithmetic_without_a_throughput_is_named():
+    text = """#include <cuda_bf16.h>
+    __global__ void k(__nv_bfloat16 *x, __half *h, float *y) {
+        int i = threadIdx.x; x[i] = x[i] * x[i] + x[i]; h[i] = h[i] * h[i]; y[i] = 2 * y[i];
+    }"""
+    scop = source_kernel(text, "k", local=64, groups=8).scop({})
+    found = limits_of(estimate_volumes(scop, {}, A100), scop, {}, A100)
+    assert found.uncounted == ("f_op_bfloat16_madd", "f_op_float16_mul")
 
 
 def test_each_of_several_launches_waits_for_memory():

@@ -2,14 +2,17 @@
 
 from pathlib import Path
 
+import loopy as lp
 import numpy as np
 import pytest
 
+from perflex import using_machine
 from perflex.errors import MissingSizeError, UnknownFeatureError
 from perflex.features import Target, count_features, extract_scop, parse_feature
 from perflex.features.report import missed_text, uncounted
 from sample_kernels import make, matmul, pointwise
 
+GUARDED = "if x[i] > 0\n out[i] = x[i]\nend"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.py"
 
 
@@ -54,6 +57,20 @@ def test_reuse_and_missing_strides_are_noted():
 def test_conditions_make_bounds():
     everything = counted(make("{[i]: 0<=i<n}", "if x[i] > 0\n out[i] = x[i] * 2\nend", {"x": np.float32}), {"n": 10})
     assert [everything[name].exact for name in ("f_op_float32_mul", "f_thread_groups")] == [False, True]
+
+
+def test_bounds_and_estimates_of_volumes_are_said_to_be_that():
+    plain, guarded = (make("{[i]: 0<=i<64}", text, {"x": np.float32}) for text in ("out[i] = x[i]", GUARDED))
+    names = ("f_txn_global", "f_inst_total", "f_simd_item_scalar", "f_waves", "f_vol_dram_load", "f_peak_dram")
+    words = []
+    for kernel in (plain, guarded):
+        with using_machine("V100"):
+            found = counted(lp.split_iname(kernel, "i", 32, outer_tag="g.0", inner_tag="l.0"), {}, identifiers=names)
+        with using_machine("Gold-6248"):
+            found |= counted(kernel, {}, identifiers=("f_ecm_vol_l2", "f_traffic_bytes_l2"))
+        words.append([str(entry.certainty) for entry in found.values()])
+    assert words[0] == [*["exact"] * 4, *["estimated"] * 4]
+    assert words[1] == [*["upper bound"] * 3, "exact", *["upper bound estimated"] * 4]
 
 
 def test_picked_features():

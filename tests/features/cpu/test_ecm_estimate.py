@@ -67,7 +67,12 @@ def test_cycles_follow_duplex_and_the_stream_that_fits():
     slow = tuple(replace(level, load_bytes_per_cycle=None) for level in machine.levels)
     bare = replace(machine, memory_streams=(), levels=slow)
     assert {level.cycles for level in estimate_ecm(jacobi2d(), sizes, bare).levels} == {None}
-    assert estimate_ecm(jacobi2d(), sizes, replace(bare, dram_bandwidth=10e9)).level("mem").cycles == pytest.approx(8.0)
+    bare = replace(bare, dram_bandwidth=10e9)
+    assert estimate_ecm(jacobi2d(), sizes, bare).level("mem").cycles == pytest.approx(8.0)
+    # Two domains have half of it each; if they reach 80 % together, one alone has 6.25 GB/s.
+    for efficiency, cycles in ((None, 16.0), (0.8, 12.8)):
+        parts = replace(bare, domains=2, domain_efficiency=efficiency)
+        assert estimate_ecm(jacobi2d(), sizes, parts).level("mem").cycles == pytest.approx(cycles)
 
 
 def test_blocks_restore_reuse_that_the_whole_loop_loses():

@@ -165,6 +165,15 @@ def test_what_fits_caches_or_mapped_pages_stays_there(scop, name, cores, shape, 
     assert moved == pytest.approx(0 if stays else 3 * 4 * shape[0] * shape[1])
 
 
+def test_work_groups_need_a_number_of_cores():
+    lacking = replace(TARGET, machine=replace(GOLD, cores=None))
+    with pytest.raises(MachineError, match="no fact cores"):
+        value(ROW_BY_ROW, "bytes_l2", lacking, n=1024, m=1024)
+    # One work-group runs on one core, and so do loops alone.
+    plain = extract_scop(make("{[i]: 0<=i<n}", "out[i] = v[i]", {"v": np.float32}))
+    assert value(plain, "bytes_l2", lacking, n=1 << 20) == value(plain, "bytes_l2", n=1 << 20) > 0
+
+
 def test_traffic_at_arrays_of_sizes():
     found = parse_feature("f_traffic_bytes_l3").value(ONE_GROUP, {"n": np.array([256, 4096])}, TARGET)
     assert found.tolist() == pytest.approx([0, 3 * 4 * 256 * 4096])

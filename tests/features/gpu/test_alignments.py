@@ -4,6 +4,7 @@ import loopy as lp
 import pytest
 
 from perflex import estimate_volumes, load_machine
+from perflex.errors import FeatureError
 from perflex.features import Scop, Target, extract_scop, parse_feature
 from perflex.features.gpu import l1
 from support.ecm_kernels import loopy_kernel, on_grid, star_offsets, terms
@@ -26,6 +27,16 @@ def test_volumes_are_those_of_each_alignment_by_itself(machine, radius, n, monke
     monkeypatch.setattr(l1, "shifts", lambda _: None)
     alone = estimate_volumes(star(radius), {"n": n}, load_machine(machine))
     assert together == alone
+
+
+def test_offsets_are_those_of_arrays_there_are():
+    scop = extract_scop(on_grid(loopy_kernel("{[i]: 0<=i<64}", "b[i] = a[i]", {"a": "64", "b": "64"}), i=(0, 32)))
+    whole, moved = (estimate_volumes(scop, {}, "V100", offsets=offsets).total for offsets in ({}, {"a": 8}))
+    # Two sub-groups with 32 doubles each, that lie in eight sectors, or in nine.
+    assert (whole.l1_load, moved.l1_load) == (2 * 8 * 32, 2 * 9 * 32)
+    for offsets, words in (({"aa": 8}, "no array 'aa'.*offsets are of a, b"), ({"a": 0.5}, "byte 0.5.*whole number")):
+        with pytest.raises(FeatureError, match=words):
+            estimate_volumes(scop, {}, "V100", offsets=offsets)
 
 
 ITEMS, GROUPS = 64, 8

@@ -137,6 +137,15 @@ def test_what_does_not_fit_is_refused_with_a_way_out() -> None:
         kernel_feature_values(["f_tile_full_tensor"], Described(large), {}, machine="A100-80GB")
 
 
+@pytest.mark.parametrize(("machine", "words"), [
+    ("MI210", "MI210 is no GPU of NVIDIA"), ("Gold-6248", "Gold-6248 is no GPU of NVIDIA"),
+    ("V100", "V100 is no GPU of compute capability 8.0 or later"),
+])  # fmt: skip
+def test_machines_that_triton_has_no_costs_for_are_refused(machine: str, words: str) -> None:
+    with pytest.raises(MachineError, match=words):
+        kernel_feature_values(["f_tile_steps"], Described(product()), {}, machine=machine)
+
+
 def test_features_of_tiles_and_of_scops_do_not_mix() -> None:
     common: dict[str, Any] = {"itemsize": 4, "shape": (256,), "executions": 16, "elements": 4096, "sectors": 512}
     moved = TileAccess(array="x", direction="load", **common), TileAccess(array="y", direction="store", **common)
