@@ -27,9 +27,15 @@ _MOST_TOGETHER = 1 << 22
 _DIRECTIONS = {
     "load": "load", "descriptor_load": "load", "descriptor_gather": "load", "store": "store",
     "descriptor_store": "store", "descriptor_scatter": "store", "atomic_rmw": "atomic", "atomic_cas": "atomic",
-    "descriptor_reduce": "atomic",
+    "descriptor_reduce": "atomic", "atomic_load": "load", "atomic_store": "store",
 }  # fmt: skip
 _CONTROL = {"scf.for": "_loop", "scf.while": "_while", "scf.if": "_if", "tt.call": "_call"}
+# What may be done with addresses without an access.
+_OF_ADDRESSES = {
+    "addptr", "splat", "unsplat", "broadcast", "expand_dims", "reshape", "trans", "join", "split", "cat", "bitcast",
+    "select", "ptr_to_int", "make_tensor_descriptor", "print", "assert", "unrealized_conversion_cast", "fence",
+    "experimental_descriptor_fence",
+}  # fmt: skip
 _NOT_FOLLOWED = Unknown("what perflex does not follow")
 _Known = TypeVar("_Known", Value, Descriptor)
 
@@ -46,6 +52,10 @@ class Launch:
     def programs(self) -> int:
         """Programs of the grid."""
         return prod(self.grid)
+
+
+def _leads_to_memory(kind: Type) -> bool:
+    return kind.pointer or kind.descriptor
 
 
 class Interpreter:
@@ -273,6 +283,8 @@ class Interpreter:
             self._refuse(one, "products with scales are not counted")
         elif name == "dot":
             self.tally.dot(one, self.loops, int(active.sum()))
+        elif one.name.rpartition(".")[2] not in _OF_ADDRESSES and any(map(_leads_to_memory, one.given)):
+            self._refuse(one, "what it does with memory is not known")
         elif not one.results or not self.needed.issuperset(one.results):
             self.tally.compute(one, self.loops, int(active.sum()))
 

@@ -16,6 +16,7 @@ _LAYOUTS = {"tt.reshape", "ttg.convert_layout"}
 # The operands that must be known: addresses, masks, conditions, bounds. What is stored stands between address and mask.
 _KNOWN = {
     "tt.load": slice(2), "tt.store": slice(0, 3, 2), "tt.atomic_rmw": slice(0, 3, 2), "tt.atomic_cas": slice(1),
+    "tt.atomic_load": slice(2), "tt.atomic_store": slice(0, 3, 2),
     "tt.descriptor_load": slice(None), "tt.descriptor_gather": slice(None), "scf.for": slice(3),
     "scf.if": slice(1), "scf.condition": slice(1), "cf.cond_br": slice(1),
 }  # fmt: skip

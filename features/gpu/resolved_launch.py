@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 from msgspec import structs
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features.counting.scop_counts import counts_of
 from perflex.features.polynomials.affine import Affine, Column
-from perflex.features.scop.address_maps import AccessMap, Conjunction, address_maps, vector_elements
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
+from perflex.features.scop.address_maps import AccessMap, Conjunction, address_maps, host_loops, vector_elements
 from perflex.features.scop.register_reuse import Remaining, remaining_loads
 from perflex.features.scop.scop import Scop
-from perflex.isl import computed_once
+from perflex.isl import ISL_LOCK, computed_once, isl
 
 Ranges = tuple[tuple[int, int], ...]
 # Limit of loops before constraints narrow them: far beyond any size.
@@ -108,7 +111,7 @@ class ResolvedPiece:
     accesses: tuple[ResolvedAccess, ...]  # the accesses
     issued: tuple[Issued, ...] = ()  # the memory instructions that they are
     order: tuple[int, ...] = ()  # as of the statement
-    times: float = 1.0  # executions that an instance stands for, on average as stated
+    times: float = 1.0  # executions that an instance stands for, on average over launches and as stated
 
     def within(self, box: Sequence[tuple[int, int]]) -> ResolvedPiece | None:
         """Return the part with other ranges of the first dimensions, or None if it is certainly empty."""
@@ -162,12 +165,23 @@ def resolve(scop: Scop, sizes: Mapping[str, int], *, register_reuse: bool = True
             raise UnsupportedKernelError(msg, kernel=scop.name, groups=groups)
         box = [(0, extent - 1) for extent in (*groups, *launch.items)]
         mine = [(place, piece) for place, piece in enumerate(maps) if piece.launch == number]
+        repeats = int(launch.repeats.evaluate(sizes))
+        chosen = _chosen(scop, [piece for _, piece in mine], box, sizes, repeats)
         resolved = [
-            _resolved(scop, piece, box, sizes, {at: one for (of, at), one in remaining.items() if of == place})
+            _resolved(
+                scop,
+                piece,
+                [*box, *chosen[piece.number].host],
+                sizes,
+                {at: one for (of, at), one in remaining.items() if of == place},
+            )
             for place, piece in mine
         ]
-        pieces = tuple(piece for piece in resolved if piece is not None)
-        repeats = int(launch.repeats.evaluate(sizes))
+        pieces = tuple(
+            replace(piece, times=chosen[of.number].times)
+            for piece, (_, of) in zip(resolved, mine, strict=True)
+            if piece is not None
+        )
         spaces = {array.name: array.memory for array in scop.arrays}
         launches.append(ResolvedLaunch(scop.name, groups, launch.items, repeats, pieces, spaces))
     return launches
@@ -179,6 +193,90 @@ def accessing_launches(scop: Scop, sizes: Mapping[str, int]) -> list[tuple[int, 
     return [(number, launch) for number, launch in numbered if any(piece.accesses for piece in launch.pieces)]
 
 
+# Iterations of the host's loops that are looked at.
+_MOST_ITERATIONS = 4096
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The launch that stands for all of a host's loops, of a statement: its iterations, and its executions in each."""
+
+    host: Ranges
+    times: float
+
+
+def _chosen(
+    scop: Scop, pieces: Sequence[Conjunction], box: list[tuple[int, int]], sizes: Mapping[str, int], repeats: int
+) -> dict[int, _Chosen]:
+    """Return by statement the launch that stands for all: of those that execute it, the one next to the middle."""
+    spans: dict[int, list[Ranges]] = {}
+    for piece in pieces:
+        host = host_loops(scop, scop.statements[piece.number])
+        ranges = (
+            narrowed((*box, *[(-_FAR, _FAR)] * (piece.dims - len(box))), _constraints(piece, sizes)) if host else ()
+        )
+        spans.setdefault(piece.number, []).extend([] if ranges is None else [ranges[len(box) : len(box) + host]])
+    found = {}
+    for number, each in spans.items():
+        statement = scop.statements[number]
+        times, host = float(scop.weight(statement)), cast("Ranges", ())
+        if each and each[0] and repeats:
+            columns = [_candidates(min(a for a, _ in of), max(b for _, b in of)) for of in zip(*each, strict=True)]
+            grid = [axis.ravel() for axis in np.meshgrid(*columns, indexing="ij")]
+            instances = _instances_of_launches(scop, number, sizes, grid)
+            if not (instances > 0).any():
+                msg = (
+                    f"too few of the launches of kernel {scop.name!r} execute statement {statement.name!r} to find one "
+                    "that stands for all; give smaller sizes"
+                )
+                raise UnsupportedKernelError(msg, kernel=scop.name, statement=statement.name)
+            middle = [(int(axis.min()) + int(axis.max())) / 2 for axis in grid]
+            apart = sum((abs(axis - at) for axis, at in zip(grid, middle, strict=True)), start=np.zeros(len(instances)))
+            place = int(np.argmin(np.where(instances > 0, apart, np.inf)))
+            host = tuple((int(axis[place]), int(axis[place])) for axis in grid)
+            times = float(counts_of(scop).instances(statement).evaluate(sizes)) / (repeats * float(instances[place]))
+        found[number] = _Chosen(host, times)
+    return found
+
+
+def _candidates(low: int, high: int) -> np.ndarray:
+    step = -(-(high - low + 1) // _MOST_ITERATIONS)
+    return np.arange(low, high + 1, step, dtype=np.int64)
+
+
+def _instances_of_launches(
+    scop: Scop, number: int, sizes: Mapping[str, int], iterations: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Return how many instances of a statement a launch has, at iterations of the loops around it."""
+    statement, names = scop.statements[number], [f"host_{place}" for place in range(len(iterations))]
+
+    def compute() -> QuasiPolynomial:
+        with ISL_LOCK:
+            domain, first = statement.domain, scop.launches[statement.launch].axes
+            for name in names:
+                last = domain.dim(isl.dim_type.param)
+                domain = domain.move_dims(isl.dim_type.param, last, isl.dim_type.set, first, 1)
+                domain = domain.set_dim_name(isl.dim_type.param, last, name)
+            return QuasiPolynomial.points(domain, scop.assumptions)
+
+    shape = iterations[0].shape
+    given = {name: np.full(shape, value, dtype=np.int64) for name, value in sizes.items()}
+    counted = scop.derived("instances of launches", number, compute).evaluate(
+        given | dict(zip(names, iterations, strict=True))
+    )
+    return np.broadcast_to(np.asarray(counted, dtype=float), shape)
+
+
+def _constraints(piece: Conjunction, sizes: Mapping[str, int]) -> list[Affine]:
+    found: list[Affine] = []
+    for row, equality in piece.constraints:
+        found.append(form := row.at(sizes))
+        # An equality is two opposite inequalities, so that narrowing and point tests know one kind of constraint.
+        if equality:
+            found.append(Affine.of({column: -factor for column, factor in form.columns.items()}))
+    return found
+
+
 def _resolved(
     scop: Scop,
     piece: Conjunction,
@@ -186,12 +284,7 @@ def _resolved(
     sizes: Mapping[str, int],
     remaining: Mapping[int, Remaining],
 ) -> ResolvedPiece | None:
-    constraints: list[Affine] = []
-    for row, equality in piece.constraints:
-        constraints.append(form := row.at(sizes))
-        # An equality is two opposite inequalities, so that narrowing and point tests know one kind of constraint.
-        if equality:
-            constraints.append(Affine.of({column: -factor for column, factor in form.columns.items()}))
+    constraints = _constraints(piece, sizes)
     # Equal forms become one object, on whose identity `ResolvedAccess.marks` relies.
     known: dict[Affine, Affine] = {}
     accesses = tuple(_access(scop, access, sizes, known) for access in piece.accesses)
@@ -204,13 +297,6 @@ def _resolved(
             msg = f"a loop around statement {piece.statement!r} of kernel {scop.name!r} has no end; give it bounds"
             raise UnsupportedKernelError(msg, kernel=scop.name, statement=piece.statement)
     statement = scop.statements[piece.number]
-    loops = enumerate(scop.loops_of(statement), scop.launches[piece.launch].axes)
-    # One launch stands for all of a host loop: the one in the middle.
-    if middle := {dim: sum(ranges[dim]) // 2 for dim, loop in loops if loop.kind == "host"}:
-        pinned = tuple((middle.get(dim, low), middle.get(dim, high)) for dim, (low, high) in enumerate(ranges))
-        ranges = narrowed(pinned, constraints)
-        if ranges is None:
-            return None
     left = tuple(form for form in constraints if form.bounds(ranges)[0] < 0)
     issued = [
         replace(
@@ -226,8 +312,7 @@ def _resolved(
         elements = vectors.get((piece.number, access.number), 1)
         if elements > 1:
             issued[at] = issued[at].in_vectors(elements, ranges[-1], piece.dims - 1)
-    times = float(scop.weight(statement))
-    return ResolvedPiece(piece.statement, ranges, left, accesses, tuple(issued), statement.order, times)
+    return ResolvedPiece(piece.statement, ranges, left, accesses, tuple(issued), statement.order)
 
 
 def _issued(access: ResolvedAccess, found: AccessMap, remaining: Remaining, dims: int) -> Issued:

@@ -205,7 +205,8 @@ def global_transactions(scop: Scop, sizes: Mapping[str, int], machine: Machine) 
     """Return the distinct sectors of each sub-group's loads and stores of global arrays, by array and direction.
 
     Exact at the given sizes: all sub-groups are counted, those whose addresses differ by multiples of a kibibyte and
-    that guards treat alike by one that stands for them. Arrays begin at multiples of a cache line.
+    that guards treat alike by one that stands for them. Arrays begin at multiples of a cache line. Of launches in a
+    loop of the host, which may do more and less, one stands for all, by the number of instances.
     """
     lanes, sector = int(machine.need("sub_group_size")), int(machine.need("sector_bytes"))
     line = int(machine.need("line_bytes"))

@@ -50,7 +50,7 @@ def _faults_of_parts(scop: Any) -> Iterator[tuple[str, str, dict[str, str]]]:
 
 def _faults_of_places(scop: Any) -> Iterator[tuple[str, str, dict[str, str]]]:
     for number, launch in enumerate(scop.launches):
-        yield f"launch {number}", _loop_fault(launch.loops), {}
+        yield f"launch {number}", _loop_fault(launch.loops) or _repeats_fault(launch), {}
     there = [(f"statement {one.name!r}", one) for one in scop.statements]
     there += [(f"barrier {number}", one) for number, one in enumerate(scop.barriers)]
     for what, one in there:
@@ -110,6 +110,15 @@ def _loop_fault(loops: Sequence[Any]) -> str:
         if (loop.kind == "host" and around.kind != "host") or (around.kind == "interleaved" != loop.kind):
             return f"loop {number}, {loop.name!r} ({loop.kind}), cannot be in {around.name!r} ({around.kind})"
     return ""
+
+
+def _repeats_fault(launch: Any) -> str:
+    """Return what is wrong with how often something is launched; empty for nothing."""
+    once = launch.repeats.text.replace(" ", "").endswith("{1}")
+    if once or any(loop.kind == "host" for loop in launch.loops):
+        return ""
+    # What statements do is counted from their domains alone.
+    return f"its repeats are {launch.repeats}; give it a loop of the kind host, which the domains of what is in it have"
 
 
 def _place_fault(launch: Any, one: Any) -> str:

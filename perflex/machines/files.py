@@ -25,7 +25,7 @@ from perflex.machines.machine import (
 from perflex.yaml_file import Fields, Finite, read_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
     from perflex.yaml_file import Section
 
@@ -151,6 +151,8 @@ class _Reader:
             self._origins["l1_rules"] = self._source(file.l1_rules, "l1_rules")
         levels = self._levels(file.levels)
         streams = tuple(self._stream(stream, place) for place, stream in enumerate(file.memory_streams))
+        for name, cause in _contradictions(file.kind, facts):
+            raise self._top.error(cause, "facts", name, "value")
         return Machine(
             name=file.name,
             aliases=file.aliases,
@@ -234,6 +236,34 @@ class _Reader:
             msg = f"there is no source {entry.source!r}; the file has {', '.join(self._sources) or 'none'}"
             raise self._top.error(msg, *where, "source")
         return self._sources[entry.source]
+
+
+# Facts of which the first is at most the second.
+_AT_MOST = {
+    "l2_effective_bytes": "l2_bytes",
+    "local_bytes_per_group": "local_bytes",
+    "sector_bytes": "line_bytes",
+    "max_items_per_group": "max_items_per_unit",
+    "registers_per_item_max": "registers_per_unit",
+    "cores_per_domain": "cores",
+}
+
+
+def _contradictions(kind: str, facts: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    """Yield facts that cannot be with the others, and why."""
+    for name, most in _AT_MOST.items():
+        if name in facts and most in facts and facts[name] > facts[most]:
+            yield name, f"it must be at most {most}, {facts[most]}, not {facts[name]}"
+    of_domains = [facts[name] for name in ("cores_per_domain", "domains", "cores") if name in facts]
+    if len(of_domains) == 3 and of_domains[0] * of_domains[1] != of_domains[2]:  # noqa: PLR2004 - all of them
+        each, domains, cores = of_domains
+        yield "cores", f"{domains} domains with {each} cores each do not have {cores} cores"
+    if facts.get("domain_efficiency", 0) > 1:
+        yield "domain_efficiency", "it is the part of the domains' bandwidths that they reach together, at most 1"
+    for name in ("line_bytes", "sector_bytes") if kind == "gpu" else ():
+        # Addresses are taken to repeat after lines in periods that all divide the longest.
+        if name in facts and int(facts[name]) & (int(facts[name]) - 1):
+            yield name, f"it must be a power of two, not {facts[name]}"
 
 
 def _misplaced(level: CacheLevel, before: list[CacheLevel]) -> tuple[str, str]:

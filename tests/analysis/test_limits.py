@@ -3,13 +3,13 @@
 from dataclasses import replace
 from math import nan
 
-import msgspec
 import pytest
 
 from perflex import estimate_volumes, load_machine, machine_names, source_kernel
 from perflex.analysis.roofline import LIMITERS, ceilings_of, limits_of, place_of
-from perflex.features import QuasiPolynomial, extract_scop
+from perflex.features import extract_scop
 from sample_kernels import matmul
+from support.written_kernels import written
 from uipick import ALL_GENERATORS, KernelCollection
 
 A100 = load_machine("A100-40GB")
@@ -56,10 +56,13 @@ def test_arithmetic_without_a_throughput_is_named():
 
 
 def test_each_of_several_launches_waits_for_memory():
-    once, sizes = extract_scop(matmul(prefetch=False)), {"n": 4096}
-    host = QuasiPolynomial.constant(7)
-    again = msgspec.structs.replace(once, launches=(msgspec.structs.replace(once.launches[0], repeats=host),))
-    waits = [limits_of(estimate_volumes(scop, sizes, A100), scop, sizes, A100).seconds for scop in (once, again)]
+    text = "for s\n for i\n  y[i] = 2*x[i] {id=a}\n end\n ... gbarrier {dep=a}\nend"
+    sizes, waits = {"n": 4096**2}, []
+    for number in (1, 7):
+        domains = [f"{{[s]: 0<=s<{number}}}", "{[i]: 0<=i<n}"]
+        made = written(domains, text, "x, y: float32[n]", "i/256: g.0, l.0", assume="n mod 256 = 0 and n >= 256")
+        scop = extract_scop(made)
+        waits.append(limits_of(estimate_volumes(scop, sizes, A100), scop, sizes, A100).seconds)
     # 256 x 256 work-groups of 256 work-items, of which a unit has 2048.
     assert waits[0]["latency"] == pytest.approx(256 * 256 / (8 * 108) * A100.dram_latency)
     assert waits[1]["latency"] == pytest.approx(7 * waits[0]["latency"])

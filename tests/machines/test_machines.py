@@ -211,6 +211,26 @@ def test_what_is_wrong_in_a_file_is_named_with_its_line(mine, old, new, line, wo
     assert f"line {line}" in str(caught.value)
 
 
+@pytest.mark.parametrize(("kind", "facts", "words"), [
+    ("gpu", {"l2_bytes": "8 B", "l2_effective_bytes": "9 B"}, "l2_effective_bytes.*at most l2_bytes, 8, not 9"),
+    ("gpu", {"line_bytes": "96 B"}, "line_bytes.*a power of two, not 96"),
+    ("gpu", {"line_bytes": "32 B", "sector_bytes": "64 B"}, "sector_bytes.*at most line_bytes"),
+    ("cpu", {"cores": "40 core", "cores_per_domain": "10 core", "domains": "2 domain"}, "2 domains with 10 cores each"),
+    ("cpu", {"domain_efficiency": "66 1"}, "domain_efficiency.*at most 1"),
+    ("cpu", {"line_bytes": "96 B", "cores": "40 core", "cores_per_domain": "20 core", "domains": "2 domain"}, ""),
+])  # fmt: skip
+def test_facts_that_contradict_one_another_are_refused(mine, kind, facts, words):
+    head = MINIMAL.partition("facts:")[0].replace("kind: gpu", f"kind: {kind}")
+    pairs = ((name, *text.split()) for name, text in facts.items())
+    lines = (f"  {name}: {{value: {value}, unit: '{unit}', source: sheet}}\n" for name, value, unit in pairs)
+    mine.write_text(f"{head}facts:\n{''.join(lines)}")
+    if not words:
+        assert load_machine(mine).cores == 40
+        return
+    with pytest.raises(FileFormatError, match=words):
+        load_machine(mine)
+
+
 def test_machines_are_found_by_name_device_and_file_only():
     assert load_machine("v100").name == "V100"
     assert load_machine("NVIDIA GeForce RTX 2080 Ti").name == "RTX-2080-Ti"

@@ -31,11 +31,24 @@ def test_further_operations_are_counted_or_refused(name: str) -> None:
             kernel, _ = code.parsed
             numbers = {name: 64 for name, kind in zip(kernel.names, kernel.types, strict=True) if not kind.pointer}
             launch = Launch(numbers, {}, (3, 1, 1))
-            if name in BY_DATA:
+            if name == "atomic_memory":
+                # How often a program asks, others decide.
+                with pytest.raises(UnsupportedKernelError, match="tt.atomic_poll .* what it does with memory"):
+                    code.program(launch)
+            elif name in BY_DATA:
                 with pytest.raises(UnsupportedKernelError, match=r"depends on|with scales"):
                     code.program(launch)
             else:
                 assert any(one.direction != "load" and one.elements for one in code.program(launch).accesses)
+
+
+def test_atomic_loads_and_stores_count() -> None:
+    text = further()["atomic_memory"]["3.9.0"]["80"]
+    kept = [line for line in text.split("\n") if not any(word in line for word in ("%8", "%9"))]
+    found = TileCode("\n".join(kept)).program(Launch({"arg2": 40}, {}, (3, 1, 1)))
+    # Each of three programs has a tile of 64 integers, 40 of which its mask holds: five sectors.
+    seen = [(one.array, one.direction, one.elements, one.sectors) for one in found.accesses]
+    assert seen == [("arg0", "load", 120, 15), ("arg1", "store", 120, 15)]
 
 
 def test_another_stage_is_refused() -> None:

@@ -137,6 +137,31 @@ def test_launches_in_a_loop_do_each_time_what_they_do_without_it():
     assert each["f_chain_float32_add"] == 0
 
 
+# Of 64 launches, 0 to 63: which elements each stores, and what part of the sectors one that stands for all may miss.
+@pytest.mark.parametrize(("condition", "stored", "within"), [
+    ("s == 0", lambda s, n: range(n if s == 0 else 0), 0), ("s == 63", lambda s, n: range(n if s == 63 else 0), 0),
+    ("s % 10 == 3", lambda s, n: range(n if s % 10 == 3 else 0), 0),
+    ("i > 16*s", lambda s, n: range(16 * s + 1, n), 0.01),
+    ("i >= 16*s and i < 32*s + 64", lambda s, n: range(16 * s, min(n, 32 * s + 64)), 0.02),
+])  # fmt: skip
+def test_launches_that_do_more_and_less_count_together(condition, stored, within):
+    text = f"""
+    for s, i
+        if {condition}
+            y[i] = x[i]*2 {{id=a}}
+        end
+        ... gbarrier {{id=bar, dep=a}}
+    end"""
+    domains, n = ["{[s]: 0<=s<64}", "{[i]: 0<=i<n}"], 1024
+    scop = extract_scop(written(domains, text, "x, y: float32[n]", GRID.partition(";")[0], assume=FITS))
+    sectors = sum(len({element // 8 for element in stored(s, n)}) for s in range(64))
+    found = estimate_volumes(scop, {"n": n}, "V100")
+    assert found.total.l1_load == pytest.approx(32 * sectors, rel=within)
+    assert found.total.l2_l1_store == pytest.approx(32 * sectors, rel=within)
+    (value,) = kernel_feature_values(["f_txn_global"], scop, {"n": n}, machine="V100").values()
+    assert value == pytest.approx(2 * sectors, rel=within)
+
+
 def test_blocks_are_inside_of_the_loop_around_launches():
     text = """
     for s
