@@ -255,7 +255,7 @@ def _contradictions(kind: str, facts: Mapping[str, float]) -> Iterator[tuple[str
         if name in facts and most in facts and facts[name] > facts[most]:
             yield name, f"it must be at most {most}, {facts[most]}, not {facts[name]}"
     of_domains = [facts[name] for name in ("cores_per_domain", "domains", "cores") if name in facts]
-    if len(of_domains) == 3 and of_domains[0] * of_domains[1] != of_domains[2]:  # noqa: PLR2004 - all of them
+    if len(of_domains) == 3 and of_domains[0] * of_domains[1] != of_domains[2]:
         each, domains, cores = of_domains
         yield "cores", f"{domains} domains with {each} cores each do not have {cores} cores"
     if facts.get("domain_efficiency", 0) > 1:

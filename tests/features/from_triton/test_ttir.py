@@ -33,7 +33,7 @@ def test_further_operations_are_counted_or_refused(name: str) -> None:
             launch = Launch(numbers, {}, (3, 1, 1))
             if name == "atomic_memory":
                 # How often a program asks, others decide.
-                with pytest.raises(UnsupportedKernelError, match="tt.atomic_poll .* what it does with memory"):
+                with pytest.raises(UnsupportedKernelError, match=r"tt.atomic_poll .* what it does with memory"):
                     code.program(launch)
             elif name in BY_DATA:
                 with pytest.raises(UnsupportedKernelError, match=r"depends on|with scales"):
