@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from perflex.analysis.roofline import Limits
     from perflex.cli.terminal import Terminal
+    from perflex.features import Scop
     from perflex.features.cpu.ecm_result import Condition, EcmEstimate
 
 
@@ -68,9 +69,20 @@ def volumes(
         return
     at = sizes_text(given)
     unlimited = ["registers: not given (--registers), so that they limit no work-groups"] if registers is None else []
-    terminal.show(f"kernel {scop.name} at {at} on {where.name}", *_CACHES_LINES[found.caches], *unlimited)
+    heading = f"kernel {scop.name} at {at} on {where.name}"
+    terminal.show(heading, *_CACHES_LINES[found.caches], *unlimited, *_certainty_lines(scop))
     _show_components(terminal, found)
     terminal.show(*_value_lines(values), *_limit_lines(limits))
+
+
+def _certainty_lines(scop: Scop) -> list[str]:
+    """Return what volumes rest on that the code does not say."""
+    from perflex.features.counting.touched import certainty_of_all
+
+    found = certainty_of_all(scop)
+    bounds = ["upper bounds: data decide what is executed under some conditions, and all of it counts"]
+    stated = ["as stated: trip counts or subscripts that data decide"]
+    return [*(bounds if found.bound else ()), *(stated if found.stated else ())]
 
 
 _CACHES_LINES = {
@@ -187,6 +199,7 @@ def layers(
         print_json({**_content(found), "sizes": given, "blocks": blocks})
     else:
         _show(terminal, found, given)
+        terminal.show(*_certainty_lines(scop))
 
 
 def _check_picture(out: Path) -> None:

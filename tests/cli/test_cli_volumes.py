@@ -49,6 +49,17 @@ def test_volumes_are_those_of_the_library(content, shown):
     assert f"limiter: {found['limiter']}, " in text
 
 
+@pytest.mark.parametrize("command", [("volumes", "V100"), ("layers", "Gold-6248")])
+def test_what_volumes_rest_on_is_shown(command, tmp_path, shown):
+    name, machine = command
+    path = tmp_path / "positive.cl"
+    launch = ("--local", "64", "--groups", "64", "--machine", machine)
+    for condition, there in (("x[i] > 0", True), ("i > 9", False)):
+        text = f"int i = get_global_id(0); if ({condition}) y[i] = 1;"
+        path.write_text(f"kernel void f(global float *x, global float *y) {{ {text} }}", encoding="utf-8")
+        assert ("upper bounds: data decide what is executed" in shown(name, f"{path}:f", *launch)) == there
+
+
 def test_limits_that_are_known_are_shown_where_a_fact_is_missing(tmp_path, shown, content):
     shipped = (MACHINES / "A100-40GB.yaml").read_text(encoding="utf-8")
     line = next(one for one in shipped.splitlines(keepends=True) if one.startswith("  l2_bandwidth:"))
