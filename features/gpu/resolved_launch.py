@@ -193,7 +193,7 @@ def accessing_launches(scop: Scop, sizes: Mapping[str, int]) -> list[tuple[int, 
     return [(number, launch) for number, launch in numbered if any(piece.accesses for piece in launch.pieces)]
 
 
-# Iterations of the host's loops that are looked at.
+# Iterations of the host's loops, together, that are looked at.
 _MOST_ITERATIONS = 4096
 
 
@@ -221,7 +221,9 @@ def _chosen(
         statement = scop.statements[number]
         times, host = float(scop.weight(statement)), cast("Ranges", ())
         if each and each[0] and repeats:
-            columns = [_candidates(min(a for a, _ in of), max(b for _, b in of)) for of in zip(*each, strict=True)]
+            most = int(_MOST_ITERATIONS ** (1 / len(each[0])))
+            limits = [(min(a for a, _ in of), max(b for _, b in of)) for of in zip(*each, strict=True)]
+            columns = [np.arange(low, high + 1, -(-(high - low + 1) // most)) for low, high in limits]
             grid = [axis.ravel() for axis in np.meshgrid(*columns, indexing="ij")]
             instances = _instances_of_launches(scop, number, sizes, grid)
             if not (instances > 0).any():
@@ -239,16 +241,11 @@ def _chosen(
     return found
 
 
-def _candidates(low: int, high: int) -> np.ndarray:
-    step = -(-(high - low + 1) // _MOST_ITERATIONS)
-    return np.arange(low, high + 1, step, dtype=np.int64)
-
-
 def _instances_of_launches(
     scop: Scop, number: int, sizes: Mapping[str, int], iterations: Sequence[np.ndarray]
 ) -> np.ndarray:
     """Return how many instances of a statement a launch has, at iterations of the loops around it."""
-    statement, names = scop.statements[number], [f"host_{place}" for place in range(len(iterations))]
+    statement, names = scop.statements[number], [f"perflex_host_{place}" for place in range(len(iterations))]
 
     def compute() -> QuasiPolynomial:
         with ISL_LOCK:
