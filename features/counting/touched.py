@@ -72,7 +72,8 @@ def certainty_of_access(scop: Scop, statement: Statement, access: Access) -> Cer
 
 def certainty_of_all(scop: Scop) -> Certainty:
     """Return what a number rests on that all statements, accesses and barriers of a kernel decide."""
-    executed = [certainty_of_statement(scop, one) for one in (*scop.statements, *scop.barriers)]
+    executed = [certainty_of_statement(scop, one) for one in scop.statements]
+    executed += [certainty_of_statement(scop, one) for one in scop.barriers]
     stated = any(access.assumed for one in scop.statements for access in one.accesses)
     return reduce(or_, executed, Certainty(stated=stated))
 
