@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 from msgspec import structs
@@ -211,15 +210,16 @@ def _chosen(
     """Return by statement the launch that stands for all: of those that execute it, the one next to the middle."""
     spans: dict[int, list[Ranges]] = {}
     for piece in pieces:
-        host = host_loops(scop, scop.statements[piece.number])
+        around = host_loops(scop, scop.statements[piece.number])
         ranges = (
-            narrowed((*box, *[(-_FAR, _FAR)] * (piece.dims - len(box))), _constraints(piece, sizes)) if host else ()
+            narrowed((*box, *[(-_FAR, _FAR)] * (piece.dims - len(box))), _constraints(piece, sizes)) if around else ()
         )
-        spans.setdefault(piece.number, []).extend([] if ranges is None else [ranges[len(box) : len(box) + host]])
+        spans.setdefault(piece.number, []).extend([] if ranges is None else [ranges[len(box) : len(box) + around]])
     found = {}
     for number, each in spans.items():
         statement = scop.statements[number]
-        times, host = float(scop.weight(statement)), cast("Ranges", ())
+        times = float(scop.weight(statement))
+        host: Ranges = ()
         if each and each[0] and repeats:
             most = int(_MOST_ITERATIONS ** (1 / len(each[0])))
             limits = [(min(a for a, _ in of), max(b for _, b in of)) for of in zip(*each, strict=True)]
