@@ -4,10 +4,9 @@ from fractions import Fraction
 
 import pytest
 
-from perflex import annotate, estimate_volumes, source_kernel
+from perflex import annotate, estimate_volumes, load_machine, source_kernel
 from perflex.features import extract_scop, kernel_feature_values
 from perflex.features.gpu.volume_estimate import local_transactions
-from perflex.machines.files import load_machine
 from support.written_kernels import written
 
 V100 = load_machine("V100")
