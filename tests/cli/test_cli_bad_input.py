@@ -137,6 +137,7 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex rank' and 'pe
         ("prune tuner.py", "tuner.py is no calibration"),
         ("predict absent.yaml x.py:f --json", "there is no file absent.yaml"),
         ("rank --machine A100-40GB absent.yaml", "there is no file absent.yaml"),
+        (f"predict {'c' * 300} x.py:f", "no calibration is called 'ccc"),
         ("predict general_gpuu x.py:f", "no calibration is called 'general_gpuu'; there are general_"),
         ("calibrate no_model -o new.yaml", "no model is called 'no_model'"),
         ("calibrate madd_only -o new.yaml --device zz", "zz"),
