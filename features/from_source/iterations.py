@@ -1,10 +1,11 @@
-"""Sets of iterations: of one loop, of those behind others, the last one, and how many there are."""
+"""Sets of iterations: of one loop, of those behind others, the last one, how many there are; what each adds."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from perflex.features.from_source.integers import Integer, NotAffineError, constant, tidy
+from perflex.features.from_source.integers import Integer, NotAffineError, constant, names_in, tidy, variable
+from perflex.features.from_source.values import Pointer, Value, counted_by
 from perflex.isl import isl
 
 NOWHERE = isl.Set("{ [] : 1 = 0 }")
@@ -66,3 +67,22 @@ def trip_count(iterations: Any, counter: str, around: Any) -> Integer | None:
         return Integer.of(tidy(found.union_add(none).coalesce()))
     except (NotAffineError, isl.Error):
         return None
+
+
+def step_of(before: Value, after: Value | None, name: str, unknowns: set[str], final: Any) -> Integer | None:
+    """Return what an iteration adds to a variable; None if that is not the same each time."""
+    if isinstance(before, Pointer) and (not isinstance(after, Pointer) or after.array != before.array):
+        return None
+    offset, old = None if after is None else counted_by(after), counted_by(before)
+    if offset is None:
+        return None
+    if old is not None and unknowns.isdisjoint(offset.names) and offset.equals(old):
+        return Integer.of(0, offset.dtype)
+    difference = offset.plus(Integer.of(variable(name)), -1)
+    terms = {}
+    for product, term in difference.terms.items():
+        simple = term.gist(final).coalesce() if term.n_piece() > 1 or names_in(term) & unknowns else term
+        if names_in(simple) & unknowns:
+            return None
+        terms[product] = simple
+    return Integer(terms, offset.dtype)

@@ -28,6 +28,7 @@ from perflex.features.from_source.iterations import (
     has_end,
     last_iteration,
     later,
+    step_of,
     trip_count,
     without,
 )
@@ -133,7 +134,7 @@ class LoopWalk:
         self._before |= {key: replace(pointers[key], nullable=True) for key in null}
         unknowns = {*self._names, self._counter}
         for name, key in self._names.items():
-            if (step := _step(self._before[key], after.get(key), name, unknowns, final)) is not None:
+            if (step := step_of(self._before[key], after.get(key), name, unknowns, final)) is not None:
                 self._steps[key] = step
         for key in self._names.values():
             left = after.get(key)
@@ -349,6 +350,7 @@ class LoopWalk:
         if not condition.known:
             limited = self._limit(begun, _DECIDES[condition.reason])
             self._end(first, self._limited)  # The test is executed once more than the body.
+            self._set_tests_apart()
             return limited
         iterations = begun.intersect(condition.true)
         self._always = begun.is_subset(condition.true)
@@ -418,6 +420,15 @@ class LoopWalk:
         for executed in self._walk.recorder.executed[first:]:
             executed.domain = executed.domain.intersect(within)
 
+    def _set_tests_apart(self) -> None:
+        """Let tests be executed once more than the body on average, too: they are a loop of their own, before it."""
+        recorder, cursor = self._walk.recorder, self._walk.cursor
+        average = recorder.averages.get(self._counter, 1)
+        if not recorder.dry and average != 1:
+            recorder.tests[cursor.loops[-1]] = (average * self._limited + 1) / (self._limited + 1)
+            cursor.leave()
+            cursor.enter(self._counter)
+
     def _after(self, before: Mapping[Hashable, Value], iterations: Any, around: Any) -> dict[Hashable, Value]:
         """Return the variables behind the loop, of those who did not leave it before its end."""
         inside, counter = self._walk.variables, self._counter
@@ -472,25 +483,6 @@ class LoopWalk:
         except (NotAffineError, isl.Error):
             return changed(value, "not affine")
         return with_count(value, replace(offset, terms=terms))
-
-
-def _step(before: Value, after: Value | None, name: str, unknowns: set[str], final: Any) -> Integer | None:
-    """Return what an iteration adds to a variable; None if that is not the same each time."""
-    if isinstance(before, Pointer) and (not isinstance(after, Pointer) or after.array != before.array):
-        return None
-    offset, old = None if after is None else counted_by(after), counted_by(before)
-    if offset is None:
-        return None
-    if old is not None and unknowns.isdisjoint(offset.names) and offset.equals(old):
-        return Integer.of(0, offset.dtype)
-    difference = offset.plus(Integer.of(variable(name)), -1)
-    terms = {}
-    for product, term in difference.terms.items():
-        simple = term.gist(final).coalesce() if term.n_piece() > 1 or names_in(term) & unknowns else term
-        if names_in(simple) & unknowns:
-            return None
-        terms[product] = simple
-    return Integer(terms, offset.dtype)
 
 
 def _says_something(value: Value) -> bool:

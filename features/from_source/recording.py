@@ -71,6 +71,7 @@ class Recorder:
     executed: list[Executed] = field(default_factory=list)
     arrays: dict[str, MemoryArray] = field(default_factory=dict)
     averages: dict[str, Fraction] = field(default_factory=dict)  # Of loops whose trip count is stated
+    tests: dict[int, Fraction] = field(default_factory=dict)  # Of their tests, by the loops' places
     unstated: dict[tuple[Matter, str, str], Unstated] = field(default_factory=dict)
     loops: set[str] = field(default_factory=set)  # Lines in which loops begin
     limits: dict[Limit, None] = field(default_factory=dict)  # Of unsigned integers, beyond which they wrap around
@@ -81,7 +82,7 @@ class Recorder:
         """Return a recorder of what may be dropped or taken; one that is `dry` records nothing."""
         if dry or self.dry:
             return replace(self, dry=self.dry + 1)
-        return replace(self, executed=[], averages={}, unstated={}, limits={}, counted=[])
+        return replace(self, executed=[], averages={}, tests={}, unstated={}, limits={}, counted=[])
 
     def finish(self, part: Recorder, *, is_kept: bool) -> None:
         """Take or drop what a part recorded."""
@@ -93,6 +94,7 @@ class Recorder:
             return
         self.executed += part.executed
         self.averages |= part.averages
+        self.tests |= part.tests
         for key, each in part.unstated.items():
             self.unstated.setdefault(key, each)
         self.limits |= part.limits

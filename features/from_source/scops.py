@@ -142,9 +142,10 @@ class ScopMaker:
 
     def _loop(self, entered: int) -> Loop:
         name, around = self._walk.cursor.entered[entered]
-        parent, averages = None if around is None else self._loops[around], self._recorder.averages
-        assumed = "a trip count as stated" if name in averages else ""
-        return Loop(shown_name(name), parent, average=averages.get(name, Fraction(1)), assumed=assumed)
+        parent, recorder = None if around is None else self._loops[around], self._recorder
+        assumed = "a trip count as stated" if name in recorder.averages else ""
+        average = recorder.tests.get(entered, recorder.averages.get(name, Fraction(1)))
+        return Loop(shown_name(name), parent, average=average, assumed=assumed)
 
     def _access(self, executed: Executed, access: MemoryAccess, domain: Any, lanes: int) -> Access:
         if access.offset is None:

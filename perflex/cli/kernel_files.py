@@ -236,8 +236,11 @@ def _made(reference: str, kinds: tuple[type, ...]) -> object:
             return found
         if inspect.isfunction(found) and _has_triton(module):
             from perflex.features.from_triton.launches import LaunchedKernel
+            from perflex.machines.files import load_machine
 
-            return LaunchedKernel(found)
+            named = machine_given()
+            known = None if named is None else load_machine(named).compute_capability
+            return LaunchedKernel(found, *([] if known is None else [int(10 * known)]))
         needed = [
             parameter.name
             for parameter in inspect.signature(found).parameters.values()

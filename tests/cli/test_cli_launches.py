@@ -6,13 +6,13 @@ import json
 import math
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 import perflex.triton
 from perflex.__main__ import main
-from perflex.cli import launches
+from perflex.cli import kernel_files, launches
 from perflex.errors import PerflexError
 from perflex.triton import Configuration, LaunchedKernel, Prediction, TileResources, TritonLaunch
 from support.triton_data import code_of, launch_of, stored
@@ -203,6 +203,16 @@ def test_a_launch_is_compiled_for_the_machine(machine: str, capability: int) -> 
         Told(lambda: None), {}, launches.calibration_of_launch(loaded, machine, given=False), None
     )
     assert set(told) == {capability}
+
+
+@pytest.mark.parametrize(("machine", "capability"), [(None, 80), ("H100-SXM", 90), ("MI210", 80)])
+def test_a_launch_is_counted_for_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str | None, capability: int
+) -> None:
+    (tmp_path / "launches.py").write_text("def launch():\n    pass\n", encoding="utf-8")
+    monkeypatch.setattr(kernel_files, "_has_triton", lambda _: True)
+    monkeypatch.setattr(kernel_files, "machine_given", lambda: machine)
+    assert cast("LaunchedKernel", kernel_files.load_kernel(f"{tmp_path}/launches.py:launch")).capability == capability
 
 
 def test_what_is_unlike_all_that_was_judged_has_a_wider_interval(monkeypatch: pytest.MonkeyPatch) -> None:

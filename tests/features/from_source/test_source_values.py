@@ -127,3 +127,14 @@ def test_what_is_stated_and_fits_nothing_is_told(stated, cause):
     else:
         with pytest.raises(PerflexError, match=cause):
             one.scop()
+
+
+@pytest.mark.parametrize("trips", ["0.01", "0.25", "1", "2.5", "7"])
+@pytest.mark.parametrize(
+    "body", ["for (int j = 0; j < x[i]; ++j) a[i] = 1;", "int j = 0; while (j++ < x[i]) a[i] = 1;"]
+)
+def test_the_test_of_a_loop_is_executed_once_more_than_its_body(body, trips):
+    """On average, too; the loop around it has 3 iterations."""
+    names = ("f_mem_access_array:x_load", "f_mem_access_array:a_store")
+    found = counted(f"for (int k = 0; k < 3; ++k)\n{{ {body} }}", names=names, stated={"4": trips})
+    assert found == pytest.approx([3 * 8 * (float(trips) + 1), 3 * 8 * float(trips)])
