@@ -423,7 +423,7 @@ class LoopWalk:
     def _set_tests_apart(self) -> None:
         """Let tests be executed once more than the body on average, too: they are a loop of their own, before it."""
         recorder, cursor = self._walk.recorder, self._walk.cursor
-        average = recorder.averages.get(self._counter, 1)
+        average = recorder.averages.get(self._counter, Fraction(1))
         if not recorder.dry and average != 1:
             recorder.tests[cursor.loops[-1]] = (average * self._limited + 1) / (self._limited + 1)
             cursor.leave()
