@@ -196,6 +196,7 @@ def rank(
     as_json: JsonOption = False,
 ) -> None:
     """Order variants by predicted run time, fastest first; with --time, by what is measured."""
+    from perflex.calibration.device_match import timing_device
     from perflex.cli.arguments import is_space, read_calibration, read_kernels_and_sizes
     from perflex.cli.kernel_files import load_kernel, load_variants
     from perflex.search.pruning.ranking import Ranking
@@ -219,13 +220,12 @@ def rank(
         raise ArgumentError(msg)
     with terminal_of(context).warnings_shown(doubts=False):
         places = ordered(variants, loaded, sizes, machine=machine, time=time)
-    if isinstance(variants, dict):
-        terminal_of(context).warn_of_sizes(sizes, variants.values(), sizes)
-    else:
-        first = variants.kernel(places[0].kernel)
-        terminal_of(context).warn_of_sizes(sizes, [first], {**variants.sizes, **sizes})
+    ranked = list(variants.values()) if isinstance(variants, dict) else [variants.kernel(places[0].kernel)]
+    own = {} if isinstance(variants, dict) else variants.sizes
+    terminal_of(context).warn_of_sizes(sizes, ranked, {**own, **sizes})
+    on = str(timing_device(loaded, machine=machine, kernels=ranked)) if time else ""
     if as_json:
-        print_json([_row(place, timed=time) for place in places])
+        print_json([_row(place, on) for place in places])
         return
     terminal = terminal_of(context)
     shown = Ranking(places[: _SHOWN if alone else None])
@@ -235,15 +235,15 @@ def rank(
             measured = f"measured {_time(place.measured)} ({place.ratio:.2f} x)"
             said = f"{'not measured' if math.isnan(place.measured) else measured}, predicted {_time(place.predicted)}"
         terminal.show(f"{place.rank}. {place.name}: {said}{' (doubtful)' if place.doubts else ''}")
-    terminal.show(*(f"doubtful: {line}" for line in shown.doubt_lines))
+    terminal.show(*(f"doubtful: {line}" for line in shown.doubt_lines), *([f"measured on {on}"] if on else []))
     if alone and len(places) > _SHOWN:
         terminal.show(f"and {len(places) - _SHOWN} more; --json prints all")
 
 
-def _row(place: RankedVariant, *, timed: bool) -> dict[str, Any]:
+def _row(place: RankedVariant, on: str) -> dict[str, Any]:
     row = {"rank": place.rank, "name": place.name, "predicted_s": place.predicted, "ratio": place.ratio}
     row |= {"knowledge": place.knowledge, "doubts": list(place.doubts)}
-    return row | ({"measured_s": place.measured} if timed else {})
+    return row | ({"measured_s": place.measured, "measured_on": on} if on else {})
 
 
 def _combinations(words: Sequence[str]) -> list[Mapping[str, int]]:

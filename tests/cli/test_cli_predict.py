@@ -245,7 +245,8 @@ def test_rank_orders_by_what_was_measured(calibration, run, content, timed_on):
     timed_on(lambda name, sizes: 5e-4 if "naive" in name else failing(name, sizes))
     words = ["rank", calibration, PREFETCHING, NAIVE, "n=512", "--time"]
     code, out, err = run(*words)
-    first, last, *doubts = out.splitlines()
+    first, last, *doubts, on = out.splitlines()
+    assert on.startswith("measured on ")
     assert all(line.startswith("doubtful: ") for line in doubts)
     assert code == 0
     assert first.startswith(f"1. {NAIVE}: measured 500 us (1.00 x), predicted ")
@@ -255,3 +256,4 @@ def test_rank_orders_by_what_was_measured(calibration, run, content, timed_on):
     best, worst = content(*words)
     assert (best["measured_s"], worst["measured_s"]) == (pytest.approx(5e-4), None)
     assert best["knowledge"] == "nothing"
+    assert {f"measured on {one['measured_on']}" for one in (best, worst)} == {on}
