@@ -54,7 +54,6 @@ DIFFERS: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys((f"flops_{each}_pattern" for each in ("add", "mul", "madd", "div", "sqrt")), "chain"),
         **dict.fromkeys((f"iops_{each}_pattern" for each in ("add", "mul", "madd", "bit", "shift")), "chain"),
     },
-    "the text does not have the loop that runs on the host": {"launches_in_a_host_loop": "chain"},
     "arrays that share memory are one array in C": {"aliased_temporaries": "(load|store) local [mtu]"},
 }
 # Kernel -> why its text is not read.
