@@ -122,7 +122,7 @@ def read_calibration_parts(top: Section) -> dict[str, Any]:
         msg = "it is missing at the end: the file is truncated; make it again"
         raise top.error(msg, "complete")
     file = top.read(_CalibrationFile)
-    for limit in DEVICE_LIMITS:
+    for limit in (*DEVICE_LIMITS, "compute_units"):
         if not isinstance(file.device.get(limit), int | None):
             msg = "a whole number must stand here"
             raise top.error(msg, "device", limit)
