@@ -322,6 +322,11 @@ def fitted(value: Integer, dtype: str, where: Where) -> Integer:
     beyond = outside(value.affine, dtype).intersect(where.active)
     if beyond.is_empty():
         return value.typed(dtype)
+    if bits >= 32 and set(where.sizes) & names_in(beyond):
+        # Sizes of which it leaves so many values are rare, and sets that wrap around there take minutes.
+        where.require_below(value, 1 << bits - 1)
+        where.require_below(value.scaled(-1), (1 << bits - 1) + 1)
+        return value.typed(dtype)
     shift = constant(1 << bits - 1 if is_signed else 0)
     inside = value.affine.add(shift).mod_val(isl.Val(str(1 << bits))).sub(shift)
     return replace(value.typed(dtype), terms={(): tidy(inside)})

@@ -115,3 +115,20 @@ def test_a_counter_that_never_reaches_its_end():
         kernel.scop({"n": 300})
     [count] = count_features(kernel, {"n": 255}, identifiers=["f_mem_access_global_float32_store"])
     assert count.value == 255
+
+
+def test_an_index_that_sizes_make_too_large_for_its_type():
+    """Isl took minutes for how far it reaches: it was described for all sizes as it wraps around."""
+    text = """kernel void f(global float *a, global float *b, const int nx, const int ny) {
+        const int x0 = get_group_id(0)*16*1000000, y0 = get_group_id(1), tx = get_local_id(0);
+        for (int u = 0; u < 1000000; u++) for (int q = 0; q < 7; q++) for (int r = 0; r < 7; r++)
+            a[(y0 + q)*(nx + 6) + x0 + tx + u*16 + r] = 0;
+        if (x0 < 0) b[x0 + 2147483648 + tx] = 1;
+    }"""
+    kernel = source_kernel(text, "f", local=16, groups=("ceil_div(nx, 16000000)", "ny"))
+    stores = ["f_mem_access_global_float32_store"]
+    assert kernel.scop().parameters
+    for nx, groups in ((1024, 1), (160_000_000, 10), (1 << 32, 269)):
+        [count] = count_features(kernel, {"nx": nx, "ny": 3}, identifiers=stores)
+        negative = sum(16_000_000 * group >= 1 << 31 for group in range(groups))
+        assert count.value == 3 * 16 * (49_000_000 * groups + negative)
