@@ -10,6 +10,7 @@ import numpy as np
 from perflex.calibration.built_target import model_knowledge
 from perflex.calibration.interval import interval_at
 from perflex.calibration.times.named_kernels import split_label
+from perflex.features.scop.checks import is_whole
 from perflex.features.sized_kernel import sized_kernels
 from perflex.html import shown_by
 
@@ -94,23 +95,35 @@ def known_as(
     calibration: CalibrationRecord, kernel: Any, sizes: Mapping[str, Any], name: str = ""
 ) -> list[tuple[str, str]]:
     """Return label and program by which other devices know a kernel at sizes, as many as the sizes have values."""
-    # Labels have whole numbers, whatever type sizes are of.
-    columns = [[int(value) for value in column.ravel()] for column in np.broadcast_arrays(*sizes.values())]
+    # Labels have whole numbers as such, whatever type sizes are of.
+    columns = [
+        [int(value) if is_whole(value) else value for value in column.ravel().tolist()]
+        for column in np.broadcast_arrays(*sizes.values())
+    ]
     points = [dict(zip(sizes, point, strict=True)) for point in zip(*columns, strict=True)] if sizes else [{}]
-    return [_known_at(calibration, kernel, point, name) for point in points]
+    known = calibration.transferred
+    if known is None:
+        return [_known_at(kernel, point, "") for point in points]
+    found = [_known_at(kernel, point, name if name in known.programs else "") for point in points]
+    labels = {_without_order(label): label for label in known.kernels} | {
+        _without_order(label): label for label, _ in found if label in known.kernels
+    }
+    return [(labels.get(_without_order(label), label), program) for label, program in found]
 
 
-def _known_at(calibration: CalibrationRecord, kernel: Any, sizes: Mapping[str, int], name: str) -> tuple[str, str]:
+def _without_order(label: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    """Return a label's name and sizes: these may come in any order."""
+    name, sizes = split_label(label)
+    return name, frozenset(sizes.items())
+
+
+def _known_at(kernel: Any, sizes: Mapping[str, Any], name: str) -> tuple[str, str]:
+    """Return label and program of a kernel at one point, by the name by which a table knows it, if it does."""
     measurement = all(hasattr(kernel, field) for field in ("kernel", "sizes", "name", "generator"))
     if measurement and dict(kernel.sizes) == dict(sizes):
         # A measurement kernel has its own name at its own sizes only.
         return str(kernel.name), str(kernel.generator)
-    (job,) = sized_kernels([(getattr(kernel, "kernel", kernel) if measurement else kernel, sizes)])
-    known = calibration.transferred
-    label, program = job.label, str(kernel.generator) if measurement else job.group
-    if name and known is not None and name in known.programs:
-        label, program = f"{name}({', '.join(f'{key}={value}' for key, value in sizes.items())})", name
-    if known is not None and label not in known.kernels:
-        # Sizes may come in any order.
-        label = next((one for one in known.kernels if split_label(one) == split_label(label)), label)
-    return label, program
+    (job,) = sized_kernels([(kernel.kernel if measurement else kernel, sizes)])
+    if name:
+        return f"{name}({', '.join(f'{key}={value}' for key, value in sizes.items())})", name
+    return job.label, str(kernel.generator) if measurement else job.group

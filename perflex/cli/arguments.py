@@ -53,18 +53,15 @@ def read_calibration(words: Sequence[str], machine: str | None, what: str) -> tu
     from perflex.calibration.calibration import Calibration, calibration_names, load_calibration
     from perflex.machines.files import load_machine
 
-    if words[0].endswith(SCOP_SUFFIXES) and not os.path.exists(words[0]):  # noqa: PTH110
-        msg = f"there is no file {words[0]}; name one that is there"
-        raise ArgumentError(msg, word=words[0])
     shipped = words[0] in calibration_names() and not os.path.exists(words[0])  # noqa: PTH110
     if machine is None and names_kernel(words[0]):
         msg = f"{words[0]} is no calibration; name a calibration's file before the kernel, or a GPU with --machine"
         raise ArgumentError(msg, word=words[0])
     if machine is None or shipped or _is_calibration(words[0]):
+        loaded = Calibration.load(words[0])
         if len(words) == 1:
             msg = f"nothing follows the calibration; name {what}"
             raise ArgumentError(msg)
-        loaded = Calibration.load(words[0])
         if shipped and words[0] == GENERAL_GPU and machine is not None:
             loaded = _of_machine(loaded, load_machine(machine))
         return loaded, list(words[1:])

@@ -240,7 +240,7 @@ def _made(reference: str, kinds: tuple[type, ...]) -> object:
 
             named = machine_given()
             known = None if named is None else load_machine(named).compute_capability
-            return LaunchedKernel(found, *([] if known is None else [int(10 * known)]))
+            return LaunchedKernel(found) if known is None else LaunchedKernel(found, int(10 * known))
         needed = [
             parameter.name
             for parameter in inspect.signature(found).parameters.values()

@@ -84,7 +84,7 @@ _NEW_OWNER = """
     ON CONFLICT (work, session) DO UPDATE
     SET host = excluded.host, process = excluded.process, began = excluded.began, checksum = excluded.checksum
 """
-_RECORDER: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
+_RECORDER: ContextVar[RunRecorder | None] = ContextVar("recorder", default=None)
 
 
 @contextmanager
@@ -97,14 +97,17 @@ def recording(device: str, labels: Iterable[str]) -> Iterator[Recorder | None]:
     store, larger = current_store(), _RECORDER.get()
     if store is None or larger is not None:
         yield larger
+        if larger is not None:
+            larger.has_measured = True
         return
     own = RunRecorder(store, work_digest(device, labels))
     token = _RECORDER.set(own)
     try:
         yield own
     except CalibrationError:
-        # All was measured, and does not do: going on with it would fail again.
-        own.finish()
+        if own.has_measured:
+            # All was measured, and does not do: going on with it would fail again.
+            own.finish()
         raise
     finally:
         _RECORDER.reset(token)
@@ -154,6 +157,8 @@ class RunRecorder:
         self._store = store
         self._work = work
         self._sessions: set[str] = set()
+        # Whether a part of the work has come to its end.
+        self.has_measured = False
         # Known to the other threads before it takes or notes a session, so that none takes the same.
         _at_work.add(self)
         store.use(self._take_up, writes=True)

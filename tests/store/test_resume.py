@@ -233,12 +233,18 @@ def test_a_run_begun_while_another_notes_its_session_does_not_take_it(tmp_path, 
     assert not any(other.is_of("session") for other in others)
 
 
-@pytest.mark.parametrize(("error", "kept"), [(CalibrationError(""), 0), (KeyboardInterrupt(), 1)])
-def test_times_that_do_not_do_are_measured_anew(tmp_path, error, kept):
+@pytest.mark.parametrize(
+    ("error", "measured", "kept"),
+    [(CalibrationError(""), True, 0), (CalibrationError("before measuring"), False, 1), (KeyboardInterrupt(), True, 1)],
+)
+def test_times_that_do_not_do_are_measured_anew(tmp_path, error, measured, kept):
     key = MeasurementKey("digest", (("n", 512),), "device", "driver", "conditions")
     with using_store(tmp_path / "store.sqlite"):
         with suppress(type(error)), recording("device", ["model"]) as recorder:
             recorder.add(key, Sample(1e-3, 1, 1.7e9, "session", 0))
+            if measured:
+                with recording("device", ["kernel"]):
+                    pass
             raise error
         with recording("device", ["model"]) as again:
             assert len(again.earlier(key)) == kept

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -10,10 +11,12 @@ import pytest
 from perflex import Calibration, FitOptions, PerflexWarning, diagnose, fit_model, transfer
 from perflex.__main__ import main
 from perflex.calibration.diagnosis.pictures import draw_diagnosis
+from perflex.calibration.row_predictions import known_as
 from perflex.calibration.transfer.priors import shared_prior
 from perflex.calibration.transfer.suggest import suggest_samples
 from perflex.errors import CalibrationError, FileFormatError
 from support.simulated_devices import INPUTS, MODEL, OUTPUT, World, calibrated, simulated_devices
+from support.source_kernels import axpy
 
 EXACT = World(program=0.0, kernel=0.0, program_here=0.0, kernel_here=0.0, noise=0.01)
 
@@ -232,3 +235,15 @@ def test_intervals_hold(sources, count):
     # Rows of one device are missed together, so that the error of the mean is that of 12 devices.
     error = np.std(shares) / np.sqrt(len(shares))
     assert 0.90 - 2 * error <= np.mean(shares) <= 0.98 + 2 * error
+
+
+@pytest.mark.parametrize(("sizes", "name", "labels"), [
+    ({"n": 64, "alpha": 0.5}, "", ["axpy(n=64, alpha=0.5)"]),
+    ({"alpha": np.float64(0.5), "n": 64.0}, "", ["axpy(n=64, alpha=0.5)"]),
+    ({"n": np.array([64, 128]), "alpha": 0.25}, "own", ["own(n=64, alpha=0.25)", "own(alpha=0.25, n=128)"]),
+    ({"n": 64, "alpha": np.nan}, "", ["axpy(n=64, alpha=nan)"]),
+])  # fmt: skip
+def test_kernels_are_known_at_sizes_of_any_type_in_any_order(sizes, name, labels):
+    known = ("axpy(n=64, alpha=0.5)", "axpy(n=64, alpha=0)", "own(alpha=0.25, n=128)")
+    calibration = SimpleNamespace(transferred=SimpleNamespace(kernels=known, programs=("axpy", "own")))
+    assert [label for label, _ in known_as(calibration, axpy(), sizes, name)] == labels

@@ -34,24 +34,17 @@ from support.written_kernels import written
 GRID, FITS = "i/128: g.0, l.0; k/128: g.0, l.0", "n mod 128 = 0 and n >= 128"
 
 
-def steps(number):
-    """Two launches with an own array each way, `number` times."""
-    text = """
-    for s
-        for i
-            y[i] = x[i]*2 {id=a}
-        end
-        ... gbarrier {id=bar, dep=a}
-        for k
-            z[k] = z[k] + y[n-1-k] {id=c, dep=bar}
-        end
-        ... gbarrier {id=again, dep=c}
-    end"""
-    domains = [f"{{[s]: 0<=s<{number}}}", "{[i]: 0<=i<n}", "{[k]: 0<=k<n}"]
-    return extract_scop(written(domains, text, "x, y, z: float32[n]", GRID, assume=FITS))
-
-
 FIRST, SECOND = "for i\n  y[i] = x[i]*2 {id=a}\nend", "for k\n  z[k] = w[k] + 1 {id=c%s}\nend"
+READ = "for k\n  z[k] = z[k] + y[n-1-k] {id=c, dep=bar}\nend"
+
+
+def steps(number=None):
+    """Two launches with an own array each way, `number` times in a loop of the host; None is once, without one."""
+    text, domains = f"{FIRST}\n... gbarrier {{id=bar, dep=a}}\n{READ}", ["{[i]: 0<=i<n}", "{[k]: 0<=k<n}"]
+    if number is not None:
+        domains.append(f"{{[s]: 0<=s<{number}}}")
+        text = f"for s\n{text}\n... gbarrier {{id=again, dep=c}}\nend"
+    return extract_scop(written(domains, text, "x, y, z: float32[n]", GRID, assume=FITS))
 
 
 def test_waves_of_several_launches_add_up_and_weigh_what_is_no_volume():
@@ -117,18 +110,9 @@ def test_as_often_as_the_loop_runs(number):
 
 
 def test_launches_in_a_loop_do_each_time_what_they_do_without_it():
-    text = """
-    for i
-        y[i] = x[i]*2 {id=a}
-    end
-    ... gbarrier {id=bar, dep=a}
-    for k
-        z[k] = z[k] + y[n-1-k] {id=c, dep=bar}
-    end"""
-    once = extract_scop(written(["{[i]: 0<=i<n}", "{[k]: 0<=k<n}"], text, "x, y, z: float32[n]", GRID, assume=FITS))
     chains = ("f_chain_float32_add", "f_chain_float32_add_after:2")
     names = (*INSTRUCTION_FEATURES, *SIMD.examples, *PEAKS.examples, *chains)
-    found = [kernel_feature_values(names, one, {"n": 1 << 16}, 32, machine="V100") for one in (once, steps(40))]
+    found = [kernel_feature_values(names, one, {"n": 1 << 16}, 32, machine="V100") for one in (steps(), steps(40))]
     each = {name: float(value) for name, value in found[0].items() if name != "f_inst_predication"}
     assert {name: found[1][name] for name in each} == pytest.approx({name: 40 * value for name, value in each.items()})
     # By hand: each sub-group of both launches ends once; a chain ends with its launch.
