@@ -9,7 +9,7 @@ import numpy as np
 
 from perflex.calibration.built_target import model_knowledge
 from perflex.calibration.interval import interval_at
-from perflex.calibration.times.named_kernels import split_label
+from perflex.calibration.times.named_kernels import label_key
 from perflex.features.scop.checks import is_whole
 from perflex.features.sized_kernel import sized_kernels
 from perflex.html import shown_by
@@ -97,7 +97,7 @@ def known_as(
     """Return label and program by which other devices know a kernel at sizes, as many as the sizes have values."""
     # Labels have whole numbers as such, whatever type sizes are of.
     columns = [
-        [int(value) if is_whole(value) else value for value in column.ravel().tolist()]
+        [int(value) if is_whole(value) else value for value in column.ravel()]
         for column in np.broadcast_arrays(*sizes.values())
     ]
     points = [dict(zip(sizes, point, strict=True)) for point in zip(*columns, strict=True)] if sizes else [{}]
@@ -105,16 +105,10 @@ def known_as(
     if known is None:
         return [_known_at(kernel, point, "") for point in points]
     found = [_known_at(kernel, point, name if name in known.programs else "") for point in points]
-    labels = {_without_order(label): label for label in known.kernels} | {
-        _without_order(label): label for label, _ in found if label in known.kernels
+    labels = {label_key(label): label for label in known.kernels} | {
+        label_key(label): label for label, _ in found if label in known.kernels
     }
-    return [(labels.get(_without_order(label), label), program) for label, program in found]
-
-
-def _without_order(label: str) -> tuple[str, frozenset[tuple[str, str]]]:
-    """Return a label's name and sizes: these may come in any order."""
-    name, sizes = split_label(label)
-    return name, frozenset(sizes.items())
+    return [(labels.get(label_key(label), label), program) for label, program in found]
 
 
 def _known_at(kernel: Any, sizes: Mapping[str, Any], name: str) -> tuple[str, str]:

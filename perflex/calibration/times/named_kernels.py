@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from perflex.errors import CalibrationError, TagError, UnsupportedKernelError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
     from types import ModuleType
 
-_LABEL = re.compile(r"\s*(\w+)\((.*)\)(?: #\d+)?\s*")
+_LABEL = re.compile(r"\s*(\w+)\((.*)\)(?: #(\d+))?\s*")
 # Values may hold commas, names of arguments may not.
 _NEXT_ARGUMENT = re.compile(r",\s*(?=[A-Za-z_]\w*=)")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
@@ -134,6 +134,13 @@ def split_label(text: str) -> tuple[str, dict[str, str]]:
         return text.strip(), {}
     parts = [part.partition("=") for part in _NEXT_ARGUMENT.split(found[2]) if part]
     return found[1], {name.strip(): value for name, _, value in parts}
+
+
+def label_key(text: str) -> Hashable:
+    """Return what a label says, which is the same in whichever order it states sizes."""
+    name, stated = split_label(text)
+    found = _LABEL.fullmatch(text)
+    return name, frozenset(stated.items()), found and found[3]
 
 
 def _own_functions(module: ModuleType) -> dict[str, Any]:

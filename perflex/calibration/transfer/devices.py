@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex.calibration.times.named_kernels import label_key
 from perflex.calibration.transfer.priors import prior_of_fits
 from perflex.calibration.transfer.residuals import Residuals, carry_over
 from perflex.calibration.transfer_prior import TransferPrior, TransferTerm
 from perflex.fit.posterior import fit_with_prior
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,6 +43,15 @@ def counted_samples(count: int) -> int:
 def log_times(model: Model, table: FeatureTable) -> dict[str, float]:
     """Return the logarithm of each row's output, by label."""
     return dict(zip(table.kernels, np.log(table.column(model.output_feature)).tolist(), strict=True))
+
+
+def labelled_alike(tables: Sequence[FeatureTable]) -> tuple[FeatureTable, ...]:
+    """Return tables in which each kernel has the label of the first, in whichever order its sizes are stated."""
+    first: dict[Hashable, str] = {}
+    return tuple(
+        replace(table, kernels=tuple(first.setdefault(label_key(label), label) for label in table.kernels))
+        for table in tables
+    )
 
 
 @dataclass(frozen=True, eq=False)

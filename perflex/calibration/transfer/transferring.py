@@ -24,6 +24,7 @@ from perflex.calibration.transfer.devices import (
     counted_samples,
     distances,
     fit_target,
+    labelled_alike,
     residuals_of,
     transfer_prior,
 )
@@ -102,6 +103,7 @@ def transfer(
     target = _machine(machine, counted)
     rows = _samples(model, counted, [source.table for source in sources], target)
     known = _known_sources(tuple(sources), target)
+    *_, rows = labelled_alike([*known.tables, rows])
     everyone, number = list(range(len(sources))), len(sources)
     residuals = known.residuals(everyone)
     fitted = fit_target(known, everyone, rows, number)
@@ -125,7 +127,7 @@ def transfer(
 def _known_sources(sources: tuple[Calibration, ...], target: Machine | None) -> Sources:
     """Return what the sources say, once for transfers with several sets of samples."""
     prior, fits = shared_prior(sources)
-    tables = tuple(source.table for source in sources)
+    tables = labelled_alike([source.table for source in sources])
     apart = distances([*(_known_machine(source.machine) for source in sources), target])
     residuals = residuals_of(fits, tables, range(len(sources)))
     return Sources(sources[0].model, tuple(fits), tables, apart, components_of(residuals, apart), prior.noise)

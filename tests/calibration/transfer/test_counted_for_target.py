@@ -1,5 +1,6 @@
 """What is counted for a device that has no times of its own: its machine's sub-groups, not those of the sources."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from perflex import (
     transfer,
     using_machine,
 )
+from perflex.calibration.row_predictions import known_as
 from perflex.testing import FakeDevice
 from support.fitted import fitted
 from support.source_kernels import axpy
@@ -107,6 +109,34 @@ def test_what_sources_have_timed_is_known_whatever_sizes_are_of_and_in_whichever
         assert rank({"added": kernel}, found, sizes)[0].predicted == other
     assert found.predict(kernel, {"m": np.array([8, 16]), "n": 4096}).tolist() == [one, other]
     assert found.predict(kernel, {"m": np.array([16]), "n": 4096}).tolist() == [other]
+
+
+def test_sources_know_one_kernel_in_whichever_order_their_tables_have_its_sizes():
+    kernel = source_kernel(TWO_SIZES, "added", local=32, global_size="n")
+    rows = [({"n": 4096, "m": m}, seconds) for m, seconds in ((8, 3e-6), (16, 9e-6), (64, 2e-5))]
+
+    def table(name, turned, count=3):
+        ordered = [(dict(sorted(sizes.items())) if turned else sizes, seconds) for sizes, seconds in rows[:count]]
+        return TimesTable([TimedKernel(kernel, *row) for row in ordered], name)
+
+    def found(*turned):
+        one, two = (calibrate(MODEL, times=table(*which)) for which in zip(("one", "two"), turned, strict=False))
+        made = transfer([one, two], table("three", turned[2], 1))
+        return list(made.transferred.kernels), made.predict(kernel, rows[1][0])
+
+    wanted = found(False, False, False)
+    assert len(wanted[0]) == 3
+    assert found(False, True, True) == found(False, True, False) == wanted
+
+
+@pytest.mark.parametrize(("alpha", "known"), [(0.5, True), (np.float32(0.5), True), (2, False), (math.nan, False)])
+def test_what_sources_have_timed_with_a_scalar_is_known_for_that_scalar(alpha, known):
+    kernel = source_kernel(TWO_SIZES.replace("int m,", "int m, float alpha,"), "added", local=32, global_size="n")
+    rows = [({"n": 4096, "m": m, "alpha": 0.5}, seconds) for m, seconds in ((8, 3e-6), (16, 9e-6), (64, 2e-5))]
+    rows += [({"n": 4096, "m": 16, "alpha": 0}, 9e-5)]
+    table = TimesTable([TimedKernel(kernel, sizes, t) for sizes, t in rows], device="one")
+    label, _ = known_as(transfer([calibrate(MODEL, times=table)]), kernel, {"m": 16, "n": 4096, "alpha": alpha})[0]
+    assert label == ("added(n=4096, m=16, alpha=0.5)" if known else f"added(m=16, n=4096, alpha={alpha})")
 
 
 def test_the_calibration_for_any_gpu_counts_sub_groups_of_the_gpu():
