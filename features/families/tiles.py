@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from perflex.errors import FeatureError
-from perflex.features.families.feature import Cost, Family, Sizes
+from perflex.features.counting.touched import Certainty
+from perflex.features.families.feature import Cost, Family, Remarks, Sizes
 from perflex.features.target import Target
 from perflex.features.tiles.costs import tile_costs
 from perflex.features.tiles.tile_kernel import TileKernel
@@ -84,6 +85,12 @@ def _cost(kernel: Any, sizes: Sizes, target: Target, name: str) -> float:
     return found[name]
 
 
+def _counted(kernel: Any, sizes: Sizes | None, _target: Target, name: str) -> Remarks:
+    """Say where some programs were counted in place of all."""
+    some = name != "programs" and sizes is not None and not kernel.program(_one(kernel, sizes)).exact
+    return Remarks(certainty=Certainty(estimated=some))
+
+
 def _present(kernel: Any, _sizes: Sizes, _name: str) -> bool:
     return isinstance(kernel, TileKernel)
 
@@ -95,6 +102,7 @@ TILES = (
         lambda name: _COUNTS[name][0],
         _count,
         examples=tuple(f"f_tile_{name}" for name in _COUNTS),
+        remarks=_counted,
         present=_present,
         of="tiles",
     ),
@@ -104,6 +112,7 @@ TILES = (
         lambda name: _COSTS[name][0],
         _cost,
         examples=tuple(f"f_tile_{name}" for name in _COSTS),
+        remarks=lambda *_: Remarks(certainty=Certainty(estimated=True)),
         present=_present,
         needs="machine",
         cost=lambda name: _COSTS[name][1],

@@ -8,9 +8,9 @@ import loopy as lp
 import pytest
 from msgspec import structs
 
-from perflex import load_machine
+from perflex import load_machine, using_machine
 from perflex.errors import FeatureError, MachineError, MissingSizeError
-from perflex.features import kernel_feature_values
+from perflex.features import count_features, kernel_feature_values
 from perflex.features.tiles.costs import TileCosts
 from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.features.tiles.tile_program import TileAccess, TileDot, TileLoop, TileOperand, TileProgram
@@ -161,6 +161,14 @@ def test_features_of_tiles_and_of_scops_do_not_mix() -> None:
     kernel = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", arrays, lang_version=(2018, 2))
     with pytest.raises(FeatureError, match="f_tile_programs is a feature of tile programs"):
         kernel_feature_values(["f_tile_programs"], kernel, {"n": 64})
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_costs_and_counts_of_some_programs_are_estimates(exact: bool) -> None:
+    tiles = Described(structs.replace(product(), exact=exact))
+    with using_machine("A100-80GB"):
+        found = count_features(tiles, {}, identifiers=["f_tile_programs", "f_tile_bytes_load", "f_tile_dram"])
+    assert [str(one.certainty) for one in found] == ["exact", "exact" if exact else "estimated", "estimated"]
 
 
 def test_the_model_of_tiles_has_usual_values() -> None:
