@@ -232,7 +232,7 @@ def _made(reference: str, kinds: tuple[type, ...]) -> object:
             msg = f"{path} has no {name!r}; it has {', '.join(own) or 'nothing'}"
             raise ArgumentError(msg, path=path)
         found: Any = getattr(module, name)
-        if isinstance(found, kinds) or not callable(found):
+        if isinstance(found, kinds) or not callable(found) or type(found).__module__.startswith("triton."):
             return found
         if inspect.isfunction(found) and _has_triton(module):
             from perflex.features.from_triton.launches import LaunchedKernel

@@ -462,7 +462,8 @@ def test_commands_take_functions_that_launch(tmp_path, capsys):
     assert "f_tile_" in shown
     assert main(["features", word, "M=4096", "BLOCK_SIZE_M=64", "-f", "f_tile_flops"]) == 0
     assert str(2 * 4096 * 1024 * 512) in capsys.readouterr().out
-    assert main(["rank", "--machine", "A100-80GB", f"{path}:tuned"]) == 2
-    assert "tuned is a kernel of Triton; name a function that launches it" in capsys.readouterr().err
+    for name in ("tuned", "matmul_kernel"):
+        assert main(["rank", "--machine", "A100-80GB", f"{path}:{name}"]) == 2
+        assert f"{name} is a kernel of Triton; name a function that launches it" in capsys.readouterr().err
     assert main(["predict", "--machine", "A100-80GB", word, "M=4096"]) == 2
     assert "launch has 2 configurations; choose one" in capsys.readouterr().err
