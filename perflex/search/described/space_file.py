@@ -19,7 +19,7 @@ from perflex.search.described.description import Description, load_description
 from perflex.search.described.space import DescribedSpace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -219,7 +219,7 @@ def _clblast_rows(document: Mapping[str, Any], family: Description, path: Path) 
 
 def _joined(rows: list[tuple[dict[str, Any], Any]], description: Description, path: Path) -> DescribedSpace:
     excluded: Counter[str] = Counter()
-    good: list[tuple[list[float], float]] = []
+    good: list[tuple[list[float], float, Mapping[str, Any]]] = []
     stated = {name for settings, _ in rows for name in settings}
     names = [*description.tunables, *(name for name in description.constants if name in stated)]
     missing = [name for name in description.tunables if rows and name not in stated]
@@ -236,14 +236,17 @@ def _joined(rows: list[tuple[dict[str, Any], Any]], description: Description, pa
         if cause:
             excluded[cause] += 1
         elif value is not None:
-            good.append((numbers, value))
+            good.append((numbers, value, settings))
     if not good:
         causes = ", ".join(f"{count} {cause}" for cause, count in excluded.items()) or "it is empty"
         msg = f"{path} holds no valid configuration: {causes}"
         raise FileFormatError(msg, path=path)
-    return _kernels(
-        np.array([row for row, _ in good]), np.array([time for _, time in good]), names, description, path, excluded
-    )
+    table, times = np.array([row for row, _, _ in good]), np.array([time for _, time, _ in good])
+    valid = _valid(dict(zip(names, table.T, strict=True)), description, path)
+    if not valid.all():
+        excluded["against the constraints"] += int((~valid).sum())
+    rows_kept = [good[number][2] for number in np.flatnonzero(valid)]
+    return _kernels(dict(zip(names, table[valid].T, strict=True)), times[valid], rows_kept, description, excluded)
 
 
 def _from_ms(time: Any) -> float | None:
@@ -259,26 +262,25 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _kernels(  # one step of _joined
-    table: NDArray[np.float64],
-    times: NDArray[np.float64],
-    names: list[str],
-    description: Description,
-    path: Path,
-    excluded: Counter[str],
-) -> DescribedSpace:
-    settings = dict(zip(names, table.T, strict=True))
+def _valid(settings: Mapping[str, NDArray[np.float64]], description: Description, path: Path) -> NDArray[np.bool_]:
     valid = description.valid(settings)
-    if not valid.all():
-        excluded["against the constraints"] += int((~valid).sum())
     if not valid.any():
         msg = f"no configuration of {path} fulfils the constraints of description {description.name!r}"
         never = [text for text, holds in description.held(settings) if not holds.any()]
         if never:
             msg += f": none has {' and '.join(never)}"
         raise FileFormatError(msg, path=path)
-    settings = {name: column[valid] for name, column in settings.items()}
-    times = times[valid]
+    return valid
+
+
+def _kernels(
+    settings: Mapping[str, NDArray[np.float64]],
+    times: NDArray[np.float64],
+    rows: Sequence[Mapping[str, Any]],
+    description: Description,
+    excluded: Counter[str],
+) -> DescribedSpace:
+    """Join rows that are one kernel to the description; say in what else they differ."""
     # What the file states for a constant tells problems apart: the same settings of another size are another kernel.
     constants = [column for name, column in settings.items() if name not in description.tunables]
     kernels = np.column_stack([*description.kernels(settings).values(), *constants])
@@ -286,7 +288,12 @@ def _kernels(  # one step of _joined
     # numpy 2.0.0 gives the inverse a second axis.
     number = number.ravel()
     if len(first) < len(times):
-        excluded["the same kernel as another"] += len(times) - len(first)
+        others = sorted({name for row in rows for name in row} - {*settings, *_TABLE_TIMES})
+        numbers = number.tolist()
+        pairs = {name: {(n, str(row.get(name))) for n, row in zip(numbers, rows, strict=True)} for name in others}
+        apart = [name for name, found in pairs.items() if len(found) > len(first)]
+        but = f" but for {', '.join(apart)}, which the description does not know" if apart else ""
+        excluded[f"the same kernel as another{but}"] += len(times) - len(first)
     order = np.argsort(number, kind="stable")
     groups = np.split(times[order], np.flatnonzero(np.diff(number[order])) + 1)
     medians = np.array([np.median(group) for group in groups])

@@ -66,6 +66,16 @@ def test_caches_whole_left_open_and_packed_and_tables(small, tmp_path):
         load_described_space(tmp_path / "cache.json.gz", small)
 
 
+def test_kernels_that_differ_in_what_the_description_does_not_know_are_told(small, tmp_path):
+    heading, rows = "items,depth,padding,run,time_ms,time_ms_median", ["64,1,0,1,3,3", "64,1,1,1,5,5", "64,2,1,1,1,1"]
+    for last, padding in (("", True), ("\n64,1,0,1,4,4", True), (None, False)):
+        lines = rows if last is not None else [rows[0], rows[0].replace("3", "4"), rows[2]]
+        (tmp_path / "GPU.csv").write_text("\n".join([heading, *lines]) + (last or ""))
+        (cause,) = load_described_space(tmp_path / "GPU.csv", small).excluded
+        told = " but for padding, which the description does not know" if padding else ""
+        assert cause == f"the same kernel as another{told}"
+
+
 def test_t4_files_and_units(small, tmp_path):
     def result(items, depth, time, unit):
         failed = isinstance(time, str)
