@@ -79,15 +79,17 @@ def prune(
             candidates = candidates_of(found, loaded, given, machine=machine, run=run)
         terminal.warn_of_sizes(given, [candidates.kernel(0)], candidates.sizes[0])
         batch = [] if measure is None else random_batch(candidates, measure, seed)
-        pruning, times = _measured(terminal, candidates, loaded, wanted, batch, device=device or None, machine=machine)
+        pruning, times, on = _measured(
+            terminal, candidates, loaded, wanted, batch, device=device or None, machine=machine
+        )
     check = check_pruning(pruning, times) if times else None
     if out is not None:
         pruning.to_csv(out / "pruning.csv")
         draw_pruning(pruning, out / "pruning.png", times)
     if as_json:
-        print_json(_content(pruning, check, times, loaded))
+        print_json(_content(pruning, check, times, on, loaded))
     else:
-        _show(terminal, pruning, check)
+        _show(terminal, pruning, check, on)
 
 
 def _measured(
@@ -99,20 +101,24 @@ def _measured(
     *,
     device: str | None,
     machine: str | None,
-) -> tuple[Pruning, dict[str, float]]:
-    """Prune, measuring a batch before and the kept variants after where there is a batch."""
+) -> tuple[Pruning, dict[str, float], str]:
+    """Prune, measuring a batch before and the kept variants after where there is a batch; say where, too."""
+    from perflex.calibration.device_match import timing_device
+    from perflex.features.sized_kernel import kernel_of
     from perflex.search.pruning.pruning import measure_variants
     from perflex.search.pruning.pruning import prune as pruned
 
     if not batch:
-        return pruned(candidates, calibration, keep=keep, machine=machine), {}
+        return pruned(candidates, calibration, keep=keep, machine=machine), {}, ""
+    kernels = [kernel_of(candidates.kernel(number)) for number in batch]
+    on = timing_device(calibration, device, machine=machine, kernels=kernels)
     with terminal.progress("measure:") as progress:
-        measured = measure_variants(candidates, batch, calibration, device, progress, machine=machine)
+        measured = measure_variants(candidates, batch, calibration, on, progress)
         pruning = pruned(candidates, calibration, keep=keep, measured=measured, machine=machine)
         # Kept variants of the batch have their times already.
         left = [variant.number for variant in pruning.kept if math.isnan(variant.measured)]
-        times = measured | measure_variants(candidates, left, calibration, device, progress, machine=machine)
-    return pruning, times
+        times = measured | measure_variants(candidates, left, calibration, on, progress)
+    return pruning, times, str(on)
 
 
 def read_keep(word: str) -> Keep:
@@ -141,7 +147,7 @@ def read_keep(word: str) -> Keep:
 
 
 def _content(
-    pruning: Pruning, check: PruningCheck | None, times: dict[str, float], calibration: Calibration
+    pruning: Pruning, check: PruningCheck | None, times: dict[str, float], on: str, calibration: Calibration
 ) -> dict[str, Any]:
     from perflex.reports.json_files import PRUNING
 
@@ -158,10 +164,10 @@ def _content(
         "batch": [variant.name for variant in pruning.variants if not math.isnan(variant.measured)],
         "table": rows,
     }
-    return stamped(PRUNING, content if check is None else {**content, "check": check})
+    return stamped(PRUNING, content if check is None else {**content, "check": check, "measured_on": on})
 
 
-def _show(terminal: Terminal, pruning: Pruning, check: PruningCheck | None) -> None:
+def _show(terminal: Terminal, pruning: Pruning, check: PruningCheck | None, on: str) -> None:
     rows = [
         (
             str(v.rank),
@@ -179,7 +185,7 @@ def _show(terminal: Terminal, pruning: Pruning, check: PruningCheck | None) -> N
         terminal.show(f"and {len(pruning.kept) - _SHOWN} more are kept; --out writes all")
     left_out = [f"left out: {cause} ({count})" for cause, count in pruning.excluded.items()]
     doubtful = [f"doubtful: {line}" for line in pruning.doubt_lines]
-    terminal.show(pruning.decision.explanation, *left_out, *doubtful, *([] if check is None else [str(check)]))
+    terminal.show(pruning.decision.explanation, *left_out, *doubtful, *([] if check is None else [f"{check}; on {on}"]))
 
 
 def _ms(seconds: float) -> str:

@@ -120,6 +120,7 @@ class PruningFile(_Stamp, frozen=True, kw_only=True):
     batch: list[str]
     table: Annotated[list[VariantEntry], Meta(min_length=1)]
     check: CheckEntry | None = None
+    measured_on: str = ""
 
 
 class _Ceiling(msgspec.Struct, frozen=True, kw_only=True):

@@ -53,6 +53,7 @@ def pruning_part(file: PruningFile, path: Path, picture: Picture) -> Part:
         "made by": f"perflex {file.perflex}",
         "calibration of": file.calibrated,
         **{f"device: {key.replace('_', ' ')}": str(value) for key, value in file.device.items()},
+        **({"measured on": file.measured_on} if file.measured_on else {}),
     }
     device = file.device.get("name") or "an unknown device"
     title = f"Pruning: {len(file.kept)} of {file.variants} variants kept for {device}"

@@ -89,7 +89,7 @@ def test_facts_of_another_machine_are_told(tmp_path, content, shown):
     assert f"doubtful: {mixed}" in shown(*words)
 
 
-def test_measuring(calibration, space, content, default_device):
+def test_measuring(calibration, space, content, shown, tmp_path, default_device):
     words = ("--keep", "promise:0.1,0.5", "--measure", "3", "--device", str(default_device.name))
     found = content("prune", calibration, space, "n=128", *words)
     assert len(found["batch"]) == 3
@@ -97,6 +97,11 @@ def test_measuring(calibration, space, content, default_device):
     timed = {row["variant"] for row in found["table"] if row["measured_s"] is not None}
     assert timed == {*found["batch"], *found["kept"]}
     assert found["check"]["measured"] == len(timed) == 3 + len(found["kept"]) - 1
+    assert found["measured_on"] == str(default_device)
+    (tmp_path / "p.json").write_text(json.dumps(found), encoding="utf-8")
+    shown("report", tmp_path / "p.json", "-o", tmp_path / "page.html")
+    assert f"measured on{default_device}" in checked((tmp_path / "page.html").read_text(encoding="utf-8")).text
+    assert f"; on {default_device}" in " ".join(shown("prune", calibration, space, "n=128", *words[2:]).split())
 
 
 def test_how_many_to_keep():
