@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,6 +137,9 @@ def resolve_target(
 
     Sub-groups are the machine's by default, 32 work-items where it has none.
     """
+    if sub_group_size is not None and (not isinstance(sub_group_size, Integral) or sub_group_size < 1):
+        msg = f"a sub-group has a whole number of work-items above zero, such as 32, not {sub_group_size!r}"
+        raise MachineError(msg)
     chosen = _chosen.get()
     if machine is not None or chosen is None:
         machine = machine if machine is not None else otherwise or None
@@ -143,4 +147,4 @@ def resolve_target(
         chosen = Target(machine=None if machine is None else load_machine(machine))
     if sub_group_size is None:
         sub_group_size = chosen.machine.sub_group_size if chosen.machine is not None else None
-    return replace(chosen, sub_group_size=sub_group_size or DEFAULT_SUB_GROUP_SIZE)
+    return replace(chosen, sub_group_size=int(sub_group_size or DEFAULT_SUB_GROUP_SIZE))

@@ -188,6 +188,8 @@ def is_whole(value: Any) -> bool:
     if isinstance(value, Rational):  # int, too
         return value.denominator == 1 and abs(int(value.numerator)) < _MOST
     array = np.asarray(value)
+    if not array.size:
+        return False
     if array.dtype.kind == "O":  # integers that no array of numbers holds, among others
         return all(map(is_whole, array.ravel().tolist()))
     return array.dtype.kind in "iuf" and bool(

@@ -82,7 +82,7 @@ def test_what_needs_a_scop_says_how_to_make_one():
 
 WRONG = [
     16.5, math.nan, math.inf, -math.inf, "16", None, True, np.True_, 16 + 0j, Fraction(33, 2), 2**63, 10**300, 1e300,
-    [16, 16.5], [16, 32], (16,), np.array([16, math.nan]), [[16], [16, 32]], [None], {"n": 16},
+    [16, 16.5], [16, 32], (16,), np.array([16, math.nan]), np.array([]), [[16], [16, 32]], [None], {"n": 16},
 ]  # fmt: skip
 RIGHT = [16, np.int8(16), np.uint64(16), 16.0, np.float32(16), Fraction(16)]
 FITS = "n >= 16 and n mod 16 = 0"
@@ -150,6 +150,12 @@ WAVE = {"n": 32 * 16 * 13}
 def chosen():
     machine = resolve_target().machine
     return machine and machine.name
+
+
+@pytest.mark.parametrize("wrong", [0, -32, 32.5, "32"])
+def test_a_sub_group_has_a_whole_number_of_work_items(wrong):
+    with pytest.raises(MachineError, match="whole number of work-items above zero"):
+        kernel_feature_values(["f_thread_groups"], DOUBLED, {"n": 16}, wrong)
 
 
 @pytest.mark.parametrize("names", [["f_waves"], ["f_op_float32_mul", "f_waves"]])
