@@ -137,8 +137,9 @@ def resolve_target(
 
     Sub-groups are the machine's by default, 32 work-items where it has none.
     """
-    if sub_group_size is not None and (not isinstance(sub_group_size, Integral) or sub_group_size < 1):
-        msg = f"a sub-group has a whole number of work-items above zero, such as 32, not {sub_group_size!r}"
+    given: object = sub_group_size  # of callers without types
+    if given is not None and not (isinstance(given, Integral) and int(given) >= 1):
+        msg = f"a sub-group has a whole number of work-items above zero, such as 32, not {given!r}"
         raise MachineError(msg)
     chosen = _chosen.get()
     if machine is not None or chosen is None:
