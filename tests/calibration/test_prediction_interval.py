@@ -278,12 +278,14 @@ def test_short_and_long_kernels_have_intervals_of_their_own_noise(column):
         assert 0.9 <= np.mean(np.array(inside)[:, group::3]) <= 0.98
 
 
-def grouped(seed, deviation, rows=48):
-    """Return a calibration of 8 generators, each with an error that its kernels share."""
+def grouped(seed, deviation, rows=48, growth=0.0):
+    """Return a calibration of 8 generators, each with an error that its kernels share, and that may grow with times."""
     random = np.random.default_rng(seed)
     counts = draw(random, rows)
     shared = np.repeat(np.exp(deviation * random.normal(size=8)), rows // 8)
-    seconds = (counts @ list(TRUTH.values())) * shared * np.exp(0.02 * random.normal(size=rows))
+    exact = counts @ list(TRUTH.values())
+    grown = (exact / np.median(exact)) ** (growth * np.repeat([-1, 1], rows // 2))
+    seconds = exact * shared * grown * np.exp(0.02 * random.normal(size=rows))
     owners = tuple(f"make{i // (rows // 8)}" for i in range(rows))
     return fitted(LINEAR, replace(table_of(counts, seconds), groups=owners)), random
 
@@ -306,14 +308,14 @@ def test_generators_that_agree_widen_nothing():
 
 
 def test_predictions_beyond_the_measurement_kernels_say_so_and_are_wider():
-    calibration, _ = grouped(0, 0.1)
+    calibration, _ = grouped(0, 0.1, growth=0.1)
     assert calibration.table is not None
     inside = interval_at(calibration, at(1e5, 1e5, 1e4))
     assert (inside.extrapolated, inside.doubts) == (False, ())
     larger = interval_at(calibration, at(1e8, 1e8, 1e7))
     assert larger.extrapolated is True
     assert "f_op_float32_add is " in larger.doubts[0]
-    assert larger.high / larger.low > inside.high / inside.low
+    assert larger.high / larger.low > 1.2 * inside.high / inside.low
     many = interval_at(calibration, {name: np.array([1e4, 1e9]) for name in FEATURES})
     assert np.asarray(many.extrapolated).tolist() == [False, True]
     assert larger.doubted("one", "two", "one").doubts == (*larger.doubts, "one", "two")
