@@ -9,15 +9,37 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.from_source.integers import Integer, NotAffineError, constant, is_size_name, own_name, variable
 
 
-def read_formula(formula: str | int, values: Mapping[str, object]) -> Integer:
-    """Return a formula's value, if it is affine in the sizes; these are names without a value. Division rounds down."""
-    text = str(formula)
+def read_formula(formula: str | int, values: Mapping[str, object], *, alone: bool = False) -> Integer:
+    """Return a formula's value; sizes are its names without a value. Division rounds down.
+
+    Sizes may be multiplied where nothing else is computed with the product, and not in what stands `alone`.
+    """
+    text, names = str(formula), ""
     try:
-        return _read(ast.parse(text, mode="eval").body, values)
-    except (SyntaxError, NotAffineError, ArithmeticError, ValueError, RecursionError) as error:
+        body = ast.parse(text, mode="eval").body
+        names = ", ".join(sorted(_sizes_in(body, values)))
+        found = _read(body, values)
+        return Integer.of(found.affine) if alone else found
+    except NotAffineError as error:
+        hint = f"; give numbers for {names}" if names else ""
+        raise UnsupportedKernelError(f"cannot read the formula {text!r}; {error}{hint}") from error
+    except (SyntaxError, ArithmeticError, ValueError, RecursionError) as error:
         words = "use +, -, *, /, %, ceil_div, min, max, sizes and numbers"
-        cause = error if isinstance(error, NotAffineError) else words
-        raise UnsupportedKernelError(f"cannot read the formula {text!r}; {cause}") from error
+        raise UnsupportedKernelError(f"cannot read the formula {text!r}; {words}") from error
+
+
+def sizes_in(formula: str | int, values: Mapping[str, object]) -> set[str]:
+    """Return the sizes in a formula, which are its names without a value; none of one that cannot be read."""
+    try:
+        return _sizes_in(ast.parse(str(formula), mode="eval").body, values)
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+
+
+def _sizes_in(body: ast.expr, values: Mapping[str, object]) -> set[str]:
+    functions = {id(each.func) for each in ast.walk(body) if isinstance(each, ast.Call)}
+    named = (each for each in ast.walk(body) if isinstance(each, ast.Name) and id(each) not in functions)
+    return {each.id for each in named if each.id not in values}
 
 
 def _read(node: ast.expr, values: Mapping[str, object]) -> Integer:

@@ -19,7 +19,7 @@ import numpy as np
 from perflex.errors import PerflexError, UnsupportedKernelError
 from perflex.features.from_source.arguments import given, integers_of, pointed_space
 from perflex.features.from_source.copies import replace
-from perflex.features.from_source.formulas import read_formula
+from perflex.features.from_source.formulas import read_formula, sizes_in
 from perflex.features.from_source.host_launches import offered_launch
 from perflex.features.from_source.integers import Integer, Limit, NotAffineError, constant, own_name, variable
 from perflex.features.from_source.kernel_function import ParsedKernel, parsed_kernel, required_work_group
@@ -175,7 +175,7 @@ class SourceKernel:
     @property
     def _formula_names(self) -> set[str]:
         texts = (*self.groups, *self.shapes.values())
-        return {name for text in texts for name in read_formula(text, self.defines).names}
+        return {name for text in texts for name in sizes_in(text, self.defines)}
 
     @property
     def arguments(self) -> tuple[tuple[str, str, str, int], ...]:
@@ -276,7 +276,7 @@ def _parsed(kernel: SourceKernel) -> ParsedKernel:
 @lru_cache(maxsize=4)
 def _walked(kernel: SourceKernel, numbers: tuple[tuple[str, Any], ...], contents: tuple[tuple[str, int], ...]) -> Walk:
     parsed, values = kernel.parsed(), {**kernel.defines, **dict(numbers)}
-    groups = tuple(read_formula(group, values) for group in kernel.groups)
+    groups = tuple(read_formula(group, values, alone=True) for group in kernel.groups)
     active = isl.Set("{ [] }")
     for letter, extents in (("g", groups), ("l", tuple(map(Integer.of, kernel.local)))):
         for axis, extent in enumerate(extents):

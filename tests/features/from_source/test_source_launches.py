@@ -12,6 +12,13 @@ __kernel {attribute} void copy(__global const float *a, __global float *b, int n
 """
 REQUIRED = COPY.format(attribute="__attribute__((reqd_work_group_size(SIDE, 4, 1)))")
 
+FLAT = """
+__global__ void flat(const float *a, float *b, int n, int m) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n * m) b[i] = 2 * a[i];
+}
+"""
+
 
 def groups(kernel, n):
     """Work-groups and loads."""
@@ -44,6 +51,25 @@ def test_other_roundings_are_refused(formula):
     kernel = source_kernel(COPY.format(attribute=""), "copy", local=[24], groups=[formula])
     with pytest.raises(UnsupportedKernelError, match="cannot read the formula"):
         groups(kernel, 64)
+
+
+@pytest.mark.parametrize(
+    ("launch", "expected"),
+    [
+        ({"groups": "ceil_div(n*m, 128)"}, 55),
+        ({"groups": "ceil((n*m + 1)/128)"}, 55),
+        ({"groups": "n*m/128"}, 54),
+        ({"groups": "max(n*m, 9)"}, 7000),
+        ({"global_size": "n*m"}, 55),
+        ({"local": [128, 1], "global_size": [128, "n*m"]}, 7000),
+    ],
+)
+def test_a_launch_may_multiply_sizes_that_are_given(launch, expected):
+    kernel = source_kernel(FLAT, "flat", **{"local": 128, **launch})
+    (found,) = count_features(kernel, {"n": 100, "m": 70}, identifiers=["f_thread_groups"])
+    assert found.value == expected
+    with pytest.raises(UnsupportedKernelError, match=r"multiplies variables .*; give numbers for m, n"):
+        kernel.scop()
 
 
 def test_a_missing_work_group_is_asked_for():
