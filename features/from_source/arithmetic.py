@@ -21,7 +21,7 @@ from perflex.features.from_source.integers import (
     within_type,
     wrapped,
 )
-from perflex.features.from_source.iterations import NOWHERE
+from perflex.features.from_source.iterations import EVERYWHERE, NOWHERE
 from perflex.features.from_source.pending import Pending, all_of
 from perflex.features.from_source.places import Places, seen_as
 from perflex.features.from_source.values import (
@@ -41,7 +41,6 @@ from perflex.features.from_source.values import (
 )
 from perflex.features.from_source.walk import Condition, Walk
 from perflex.features.lowering.arithmetic_types import common_type, is_float, scalar_bytes
-from perflex.isl import isl
 
 # isl's functions of where comparisons hold and fail.
 COMPARISONS = {
@@ -51,7 +50,6 @@ COMPARISONS = {
 _HOLDS = {
     "LT": operator.lt, "GT": operator.gt, "LE": operator.le, "GE": operator.ge, "EQ": operator.eq, "NE": operator.ne,
 }  # fmt: skip
-_EVERYWHERE = isl.Set("{ [] }")
 _MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 # Operations by clang's names, if they are others.
 _KINDS = {"Sub": "add", "Rem": "mod", "Shl": "shift", "Shr": "shift", "And": "bit", "Or": "bit", "Xor": "bit"}
@@ -210,7 +208,7 @@ class Arithmetic:
             one, two = (Integer.of(wrapped(each.typed(dtype), self.walk), dtype) for each in (one, two))
         difference = one.plus(two, -1).affine
         if (number := number_of(difference)) is not None:
-            return Condition(_EVERYWHERE, NOWHERE) if _HOLDS[name](number, 0) else Condition(NOWHERE, _EVERYWHERE)
+            return Condition(EVERYWHERE, NOWHERE) if _HOLDS[name](number, 0) else Condition(NOWHERE, EVERYWHERE)
         return Condition(*(getattr(difference, function)(constant(0)) for function in COMPARISONS[name]))
 
     def as_number(self, condition: Condition) -> Value:

@@ -8,7 +8,7 @@ from perflex.features.from_source.integers import Integer, NotAffineError, const
 from perflex.features.from_source.values import Pointer, Value, counted_by
 from perflex.isl import isl
 
-NOWHERE = isl.Set("{ [] : 1 = 0 }")
+NOWHERE, EVERYWHERE = isl.Set("{ [] : 1 = 0 }"), isl.Set("{ [] }")
 
 
 def overlap(one: Any, two: Any) -> Any:

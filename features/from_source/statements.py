@@ -9,13 +9,14 @@ from itertools import takewhile
 from perflex.features.from_source.calls import Calls
 from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.integers import Integer
+from perflex.features.from_source.iterations import EVERYWHERE, NOWHERE
 from perflex.features.from_source.loop_headers import Header
 from perflex.features.from_source.loops import LoopWalk
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.places import space_of
 from perflex.features.from_source.recording import MemoryArray, Space
 from perflex.features.from_source.values import Aggregate, Place, Value, unknown_of
-from perflex.features.from_source.walk import Condition, Loop, Walk
+from perflex.features.from_source.walk import Condition, Exit, Loop, Walk
 
 _REFUSED = {
     **dict.fromkeys(("GOTO_STMT", "LABEL_STMT", "INDIRECT_GOTO_STMT"), "goto is not read; write a loop or a condition"),
@@ -25,7 +26,6 @@ _REFUSED = {
 _MOST_LABELS = 256
 # Assembly that reads a special register.
 _REGISTER = re.compile(r"\s*mov\.[bus](?:32|64)\s+%0\s*,\s*%%?([a-z_0-9.]+)\s*;?\s*")
-_ENDS = {"BREAK_STMT", "RETURN_STMT", "CONTINUE_STMT"}
 
 
 class Statements:
@@ -157,34 +157,37 @@ class Statements:
     # Switches
 
     def _switch(self, cursor: Node) -> None:
+        walk = self._walk
         value = self.expressions.value(self._behind_declared(cursor)[0])
         cases = self._cases(cursor.children[-1])
         labels = [label for own, _ in cases for label in own if label is not None]
-        for place, (own, _) in enumerate(cases):
-            # A case without an end goes on into the next ones.
-            following = [statement for _, statements in cases[place:] for statement in statements]
-            end = next((n for n, each in enumerate(following) if each.kind in _ENDS), len(following))
-            ends = following[end : end + 1] if end < len(following) and following[end].kind != "BREAK_STMT" else []
-            self._case(value, own, labels, [*following[:end], *ends])
+        conditions = [self._condition(value, own, labels) for own, _ in cases]
+        unknown = next((each for each in conditions if not each.known), None)
+        if unknown is not None:
+            walk.note_guard(unknown.reason)
+        before, variables, passed = walk.active, walk.variables, walk.active
+        walk.guards += unknown is not None
+        walk.loops.append(Loop("", walk.guards))
+        walk.active = NOWHERE
+        # A case without an end goes on into the next one, where others come in.
+        for condition, (_, statements) in zip(conditions, cases, strict=True):
+            begun = before.intersect(condition.true) if condition.known else before
+            walk.rejoin([Exit(begun, condition.known, variables)])
+            walk.variables = dict(walk.variables)
+            self._all(statements)
+            passed = passed.subtract(begun) if condition.known else passed
+        walk.rejoin([*walk.loops.pop().breaks, Exit(passed, unknown is None, variables)])
+        walk.guards -= unknown is not None
+        walk.active = before if walk.active.is_equal(before) else walk.active
 
-    def _case(self, value: Value, own: list[int | None], labels: list[int], statements: list[Node]) -> None:
+    def _condition(self, value: Value, own: list[int | None], labels: list[int]) -> Condition:
+        """Return where a switch goes to a case with labels of its `own`."""
         others = [each for each in labels if each not in own] if None in own else own
         equal = [self.expressions.comparison("EQ", value, Integer.of(label or 0)) for label in others]
-        if not equal:
-            self._one_case(statements)
-            return
-        condition = next((each for each in equal if not each.known), equal[0])
-        for each in equal[1:] if condition.known else ():
+        condition = next((each for each in equal if not each.known), Condition(NOWHERE, EVERYWHERE))
+        for each in equal if condition.known else ():
             condition = Condition(condition.true.union(each.true), condition.false.intersect(each.false))
-        if None in own:
-            condition = condition.negated()
-        self._walk.branch(condition, lambda: self._one_case(statements), lambda: None)
-
-    def _one_case(self, statements: list[Node]) -> None:
-        walk = self._walk
-        walk.loops.append(Loop("", walk.guards))
-        self._all(statements)
-        walk.rejoin(walk.loops.pop().breaks)
+        return condition.negated() if None in own else condition
 
     def _cases(self, body: Node) -> list[tuple[list[int | None], list[Node]]]:
         """Return labels (None for default) and statements of each case."""
