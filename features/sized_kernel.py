@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import Any
 
-from perflex.errors import CalibrationError, MeasurementError
+import numpy as np
+
+from perflex.errors import CalibrationError, MeasurementError, MissingSizeError
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,9 @@ def sized_kernels(kernels: Sequence[Any]) -> list[SizedKernel]:
                 msg = f"expected a measurement kernel or a pair (loopy kernel, sizes), got {type(entry).__name__}"
                 raise CalibrationError(msg)
             kernel, sizes = entry
+            if several := [name for name, value in sizes.items() if np.ndim(value)]:
+                msg = f"size {several[0]} has several values; give a pair (kernel, sizes) for each"
+                raise MissingSizeError(msg, parameters=tuple(several))
             names = getattr(kernel, "name", None) or ",".join(sorted(getattr(kernel, "entrypoints", ())))
             name = str(names or type(kernel).__name__)
             shown = ", ".join(f"{key}={value}" for key, value in sizes.items())

@@ -10,7 +10,7 @@ import numpy as np
 
 from perflex.devices.device import Device
 from perflex.devices.listing import device_of, find_device
-from perflex.errors import MeasurementError, PerflexError
+from perflex.errors import MeasurementError, PerflexError, warn
 from perflex.features.sized_kernel import SizedKernel, sized_kernels
 from perflex.timing.device_lock import device_lock
 from perflex.timing.disturbance import disturbed as disturbed_samples
@@ -20,6 +20,7 @@ from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.key import measurement_key
 from perflex.timing.launch.backend import RunLimits, backend_of
 from perflex.timing.launch.request import LaunchRequest, launch_request
+from perflex.timing.launch.source_plan import names_taken
 from perflex.timing.options import TimingOptions
 from perflex.timing.results import Measured, MeasurementFailure, Timing
 from perflex.timing.rounds import Entry, Session, start, time_in_rounds
@@ -139,10 +140,20 @@ def time_kernel(
         The kernel does not build or run, or data decide its subscripts or trip counts.
     MissingSizeError
         A size parameter has no value.
+
+    Warns
+    -----
+    PerflexWarning
+        `sizes` names something that the kernel does not take.
     """
-    (outcome,) = measure(sized_kernels([(kernel, sizes)]), chosen_device(device), timing)
+    (job,), where = sized_kernels([(kernel, sizes)]), chosen_device(device)
+    (outcome,) = measure([job], where, timing)
     if isinstance(outcome, MeasurementFailure):
         raise outcome.error
+    if isinstance(where, Device):
+        taken = names_taken(job, where.api)
+        if unknown := [name for name in sizes if name not in taken]:
+            warn(f"kernel {job.group!r} takes no {', '.join(unknown)}; it takes {', '.join(taken) or 'no number'}")
     return outcome
 
 

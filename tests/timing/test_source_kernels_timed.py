@@ -5,10 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from perflex import Model, TimingOptions, VariantSpace, calibrate, rank, time_kernel, tune
-from perflex.errors import MeasurementError
+from perflex.errors import MeasurementError, MissingSizeError, PerflexWarning
 from perflex.features import SizedKernel, source_kernel
 from perflex.testing import FakeDevice
 from perflex.timing.key import measurement_key
@@ -38,6 +39,16 @@ def test_a_kernel_that_is_refused_fails_alone(default_device):
     assert "scatter: kernel.cl: kernel 'k' cannot be launched: line 2" in failed.reason
     with pytest.raises(MeasurementError, match="cannot be launched"):
         time_kernel(refused, {}, default_device)
+
+
+def test_names_that_a_kernel_does_not_take_are_told(default_device):
+    with pytest.warns(PerflexWarning, match="kernel 'axpy' takes no alfa; it takes n, a$"):
+        time_kernel(axpy(), {"n": 4096, "alfa": 0.5}, default_device, QUICK)
+
+
+def test_several_values_of_a_size_are_refused():
+    with pytest.raises(MissingSizeError, match="size n has several values; give a pair"):
+        time_kernel(axpy(), {"n": np.array([4096, 8192])}, FakeDevice(lambda _label, _sizes: 1e-3))
 
 
 @pytest.mark.slow

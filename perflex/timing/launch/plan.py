@@ -7,6 +7,7 @@ import warnings
 import weakref
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
+from numbers import Complex, Real
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -366,7 +367,7 @@ def size_launch(plan: LaunchPlan, sizes: Mapping[str, int], label: str) -> Sized
         _grid(program.groups, program.work_group, values, f"{label}: {program.name}") for program in plan.programs
     )
     scalars = {
-        name: _scalar(name, dtype, values[name] if name in values else sizes.get(name, _FLOAT_SCALAR), label)
+        name: _scalar(name, dtype, values.get(name, np.asarray(sizes.get(name, _FLOAT_SCALAR))[()]), label)
         for name, dtype in plan.scalars.items()
     }
     return SizedLaunch(
@@ -379,6 +380,9 @@ def size_launch(plan: LaunchPlan, sizes: Mapping[str, int], label: str) -> Sized
 
 
 def _scalar(name: str, dtype: Any, value: Any, label: str) -> Any:
+    if not isinstance(value, (Complex if np.dtype(dtype).kind == "c" else Real, np.bool_)):
+        msg = f"{label}: {name} must be a number, such as {_FLOAT_SCALAR}, not {value!s:.60}"
+        raise MeasurementError(msg, kernel=label)
     try:
         # Floating-point numbers that are too large become infinite, integers an OverflowError.
         with np.errstate(over="raise"):

@@ -53,6 +53,17 @@ def plan_of(job: SizedKernel, api: Api) -> LaunchPlan:
     return _plan(kernel, launch)
 
 
+def names_taken(job: SizedKernel, api: Api) -> tuple[str, ...]:
+    """Return the names of sizes and scalars that a launch of a kernel takes; errors as `plan_of`."""
+    kernel = job.translation_unit
+    if isinstance(kernel, SourceKernel):
+        return tuple(
+            dict.fromkeys([*kernel.sizes, *(n for n, _, kind in kernel.parameters() if kind.kind == "scalar")])
+        )
+    plan = plan_launch(kernel, api)
+    return tuple(dict.fromkeys([*plan.parameters, *plan.scalars]))
+
+
 def _plan(kernel: SourceKernel, launch: SourceLaunch) -> LaunchPlan:
     arrays = {}
     for argument in launch.arguments:

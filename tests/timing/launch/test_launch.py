@@ -95,6 +95,8 @@ def test_sizes_are_whole_numbers(wrong):
     whole = size_launch(plan, {"n": 64.0, "x": 0.5, "other": wrong}, "vector")
     assert whole == size_launch(plan, {"n": 64, "x": 0.5}, "vector")
     assert whole.scalars["x"] == 0.5
+    with pytest.raises(MeasurementError, match=r"vector: x must be a number, such as 0.75, not "):
+        size_launch(plan, {"n": 64, "x": {None: None, True: 1j}.get(wrong, "16")}, "vector")
     with pytest.raises(MeasurementError, match=r"huge: n = 4294967296 does not fit .* int32"):
         size_launch(plan, {"n": 1 << 32, "x": 0.5}, "huge")
     with pytest.raises(MeasurementError, match=r"'n': 100.* violate .*mod 16"):
