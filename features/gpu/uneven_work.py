@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.scop.scop import Scop
@@ -19,7 +20,9 @@ def uneven_doubts(scop: Scop, sizes: Mapping[str, int], sub_group_size: int) -> 
     found = []
     for number, launch in enumerate(scop.launches):
         counts, outside = counts_of(scop), len(launch.groups) + len(launch.items)
-        launched = float(launch.group_count.evaluate(sizes)) * -(-launch.group_size // sub_group_size)
+        # Launches in a loop of the host run one after another.
+        groups = prod(float(extent.evaluate(sizes)) for extent in launch.groups)
+        launched = groups * -(-launch.group_size // sub_group_size)
         work: list[tuple[float, float, str]] = []
         for statement in scop.statements:
             if statement.launch != number or not statement.loops:
