@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from any_kernel_parts.families import families
 from judging import OPTIONS, Method, by_part, judged, measured_peaks, predicted, record, recorded, write_cases
 
-from perflex import Calibration, find_device
+from perflex import Calibration, find_device, using_machine
 from perflex.features.sized_kernel import SizedKernel
 from perflex.studies.evaluation.baselines import Peaks, distinct_bytes_of, scaled, work_of
 from perflex.timing.measuring import measure
@@ -133,7 +133,8 @@ def run_judge(arguments: argparse.Namespace) -> int:
     peaks, times = read(arguments.times)
     names = set(chosen(arguments))
     times = {case: seconds for case, seconds in times.items() if case.family in names}
-    methods = methods_for(peaks, times, dict(each.split("=", 1) for each in arguments.calibration))
+    with using_machine(arguments.machine):
+        methods = methods_for(peaks, times, dict(each.split("=", 1) for each in arguments.calibration))
     if arguments.second is not None:
         methods.append(Method("a second measurement", "timing", read(arguments.second)[1]))
     larger = {case: seconds for case, seconds in times.items() if case.size}
@@ -162,6 +163,7 @@ def main() -> None:
     judging.add_argument("--times", type=Path, required=True)
     judging.add_argument("--second", type=Path)
     judging.add_argument("--calibration", action="append", default=[], metavar="TITLE=FILE")
+    judging.add_argument("--machine", help="facts for features that need a machine, if not the calibration's own")
     judging.set_defaults(run=run_judge)
     arguments = parser.parse_args()
     sys.exit(arguments.run(arguments))
