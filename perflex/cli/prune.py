@@ -270,7 +270,8 @@ def _show_configurations(terminal: Terminal, pruning: DescribedPruning, *, promi
     from perflex.fit.result import describe_errors
 
     family, rows = pruning.candidates.description, pruning.table()[:_SHOWN]
-    varied = [name for name in family.tunables if len({row[name] for row in rows}) > 1]
+    names = pruning.candidates.told_apart_by
+    varied = [name for name in names if len({row[name] for row in rows}) > 1]
     cells = [
         (
             str(rank),
@@ -283,7 +284,7 @@ def _show_configurations(terminal: Terminal, pruning: DescribedPruning, *, promi
     ]
     terminal.show_table(["", "predicted", "measured", *varied, "analytic", "dominates"], cells)
     lines = []
-    if alike := ", ".join(f"{name} {rows[0][name]:g}" for name in family.tunables if rows and name not in varied):
+    if alike := ", ".join(f"{name} {rows[0][name]:g}" for name in names if rows and name not in varied):
         lines.append(f"the same in all rows: {alike}")
     kept, measured = len(pruning.kept), int(pruning.batch.sum())
     lines.append(f"{kept} of {len(pruning.predicted)} configurations of {family.name} kept, {measured} measured")

@@ -205,3 +205,11 @@ def test_what_is_kept_of_a_small_table(words, configurations, batch, kept, tmp_p
     assert found["facts"].startswith("facts of a usual GPU of NVIDIA: no machine file is of 'GPU'")
     assert found["excluded"] == {"against the constraints": 1, "failed or without a time": 1}
     assert len(found["table"]) == kept
+
+
+def test_problems_of_several_sizes_are_told_apart(tmp_path, content, shown):
+    (tmp_path / "small.yaml").write_text(small_description.DESCRIPTION)
+    (tmp_path / "GPU.csv").write_text("items,depth,size,time_ms\n64,1,1024,3,\n64,1,4096,9\n128,1,4096,8\n")
+    words = ("prune-table", tmp_path / "GPU.csv", tmp_path / "small.yaml", "--keep", "3")
+    assert [row["size"] for row in content(*words)["table"]] == [1024]
+    assert "the same in all rows: items 64, depth 1, size 1024" in shown(*words)

@@ -75,7 +75,7 @@ def platform_of(device: str, machine: Machine | None = None) -> dict[str, float]
     """
     found = machine if machine is not None else _by_name(device)
     facts = dict(_AMD if _is_amd(device, found) else _NVIDIA)
-    if found is None:
+    if found is None or found.kind != "gpu":
         return facts
     size = found.sub_group_size
     known = {
@@ -94,10 +94,12 @@ def platform_of(device: str, machine: Machine | None = None) -> dict[str, float]
 def facts_taken(device: str, machine: Machine | None = None) -> str:
     """Return of what `platform_of` takes facts, in words."""
     found = machine if machine is not None else _by_name(device)
-    if found is not None:
+    if found is not None and found.kind == "gpu":
         return f"facts of {found.name}"
-    maker = "AMD" if _is_amd(device, None) else "NVIDIA"
-    return f"facts of a usual GPU of {maker}: no machine file is of {device!r}; name one with --machine"
+    usual = f"facts of a usual GPU of {'AMD' if _is_amd(device, found) else 'NVIDIA'}"
+    if found is not None:
+        return f"{usual}: {found.name} is a CPU, of which formulas take none"
+    return f"{usual}: no machine file is of {device!r}; name one with --machine"
 
 
 def _is_amd(device: str, found: Machine | None) -> bool:

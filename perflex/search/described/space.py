@@ -227,6 +227,13 @@ class DescribedSpace:
         return len(next(iter(self.settings.values())))
 
     @property
+    def told_apart_by(self) -> tuple[str, ...]:
+        """Names of the tunables, and of constants that differ between configurations."""
+        tunables = self.description.tunables
+        differing = [name for name, column in self.settings.items() if name not in tunables and np.ptp(column) > 0]
+        return (*tunables, *differing)
+
+    @property
     def names(self) -> Sequence[str]:
         """The configurations' names, such as ``block_size_x=32, tile_size_x=2``."""
         return _OnDemand(lambda number: settings_text(self.configuration(number)), len(self))

@@ -94,7 +94,17 @@ def _table(text: str, path: Path) -> Iterable[tuple[dict[str, Any], Any]]:
             wanted = " or ".join(_TABLE_TIMES)
             msg = f"{path} has no column {wanted}; name the column of times with its unit, e.g. time_ms"
             raise FileFormatError(msg, path=path, field="time_ms")
+        if twice := [name for name, count in Counter(fields).items() if name and count > 1]:
+            msg = f"{path} has two columns {twice[0]}; rename one"
+            raise FileFormatError(msg, path=path, field=twice[0])
         for row in reader:
+            # DictReader's key of cells without a heading; of a comma at the end of a line they are empty.
+            if any(row.get(None, ())):
+                msg = (
+                    f"{path}, line {reader.line_num}, has more cells than the heading; write numbers with a point, and "
+                    "texts with a comma in quotes"
+                )
+                raise FileFormatError(msg, path=path)
             yield {name: value for name, value in row.items() if name}, _from_ms(row[column])
     except csv.Error as error:
         msg = f"{path}, line {reader.line_num}, is no row of a table: {error}; restore the file"

@@ -110,7 +110,7 @@ class DescribedPruning(Pruning):
 
     def _row(self, number: int) -> dict[str, float]:
         space = self.candidates
-        row = {name: float(space.settings[name][number]) for name in space.description.tunables}
+        row = {name: float(space.settings[name][number]) for name in space.told_apart_by}
         times = (self.predicted, self.analytic.predicted, space.known)
         names = ("predicted_s", "analytic_s", "measured_s")
         return row | {name: float(column[number]) for name, column in zip(names, times, strict=True)}
@@ -128,6 +128,9 @@ def prune_described(space: DescribedSpace, keep: Keep, measured: ArrayLike | Non
     """Do what `prune` says for a described space."""
     index = np.flatnonzero(np.isfinite(space.known)) if measured is None else _numbers(space, measured)
     known = space.known[index]
+    if problems := [name for name in space.told_apart_by if name in space.description.constants]:
+        names = ", ".join(problems)
+        warn(f"configurations of several values of {names} are compared; choose among those of one problem at a time")
     analytic, process = space.fit_analytic(index, known), GaussianProcess()
     found = process.forecast(analytic, index, known)
     predicted = np.exp(found.logs)

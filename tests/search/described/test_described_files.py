@@ -10,8 +10,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from perflex import DescribedSpace, Promise, load_described_space, load_description, prune
-from perflex.errors import CalibrationError, FileFormatError
+from perflex import DescribedSpace, Promise, load_described_space, load_description, load_machine, prune
+from perflex.errors import CalibrationError, FileFormatError, PerflexWarning
+from perflex.search.described.description import platform_of
 from support.described_data import convolution_space, times_of
 from support.small_description import DESCRIPTION
 
@@ -74,6 +75,29 @@ def test_kernels_that_differ_in_what_the_description_does_not_know_are_told(smal
         (cause,) = load_described_space(tmp_path / "GPU.csv", small).excluded
         told = " but for padding, which the description does not know" if padding else ""
         assert cause == f"the same kernel as another{told}"
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("items,depth,time_ms\n64,1,3,25\n", "line 2, has more cells than the heading; write numbers with a point"),
+    ("items,depth,items,time_ms\n64,1,32,3\n", "has two columns items; rename one"),
+])  # fmt: skip
+def test_tables_whose_cells_do_not_fit_their_heading(small, tmp_path, text, told):
+    (tmp_path / "GPU.csv").write_text(text)
+    with pytest.raises(FileFormatError, match=told):
+        load_described_space(tmp_path / "GPU.csv", small)
+
+
+def test_that_problems_of_several_sizes_are_compared_is_told(small, tmp_path):
+    (tmp_path / "GPU.csv").write_text("items,depth,size,time_ms\n64,1,1024,3,\n64,1,4096,9\n128,1,4096,8\n")
+    with pytest.warns(PerflexWarning, match="several values of size are compared; choose among those of one problem"):
+        prune(load_described_space(tmp_path / "GPU.csv", small), keep=1)
+
+
+def test_facts_of_a_cpu_are_none_that_formulas_take(small, tmp_path):
+    (tmp_path / "GPU.csv").write_text("items,depth,time_ms\n64,1,3\n128,1,2\n")
+    found = load_described_space(tmp_path / "GPU.csv", small, machine=load_machine("EPYC-7452"))
+    assert found.facts == "facts of a usual GPU of AMD: EPYC-7452 is a CPU, of which formulas take none"
+    assert found.platform == platform_of("AMD")
 
 
 def test_t4_files_and_units(small, tmp_path):
