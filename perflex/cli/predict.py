@@ -224,7 +224,10 @@ def rank(
     own = {} if isinstance(variants, dict) else variants.sizes
     terminal_of(context).warn_of_sizes(sizes, ranked, {**own, **sizes})
     on = str(timing_device(loaded, machine=machine, kernels=ranked)) if time else ""
+    left_out = [f"left out: {cause} ({count})" for cause, count in places.excluded.items()]
     if as_json:
+        for line in left_out:
+            terminal_of(context).remarks.print(line, markup=False, soft_wrap=True)
         print_json([_row(place, on) for place in places])
         return
     terminal = terminal_of(context)
@@ -235,7 +238,9 @@ def rank(
             measured = f"measured {_time(place.measured)} ({place.ratio:.2f} x)"
             said = f"{'not measured' if math.isnan(place.measured) else measured}, predicted {_time(place.predicted)}"
         terminal.show(f"{place.rank}. {place.name}: {said}{' (doubtful)' if place.doubts else ''}")
-    terminal.show(*(f"doubtful: {line}" for line in shown.doubt_lines), *([f"measured on {on}"] if on else []))
+    terminal.show(
+        *left_out, *(f"doubtful: {line}" for line in shown.doubt_lines), *([f"measured on {on}"] if on else [])
+    )
     if alone and len(places) > _SHOWN:
         terminal.show(f"and {len(places) - _SHOWN} more; --json prints all")
 

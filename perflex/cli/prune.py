@@ -362,6 +362,7 @@ def _tuning_content(found: TuningResult) -> dict[str, Any]:
         "variants": len(found.space),
         "kept_promise": found.kept_promise,
         "failures": dict(found.failures),
+        "excluded": dict(found.space.excluded),
         "doubts": list(found.doubts),
         "seconds": {"describing": found.extract_s, "measuring": found.cost_s},
         "history": [{"variant": step.name, "measured_s": step.seconds} for step in found.history],

@@ -16,6 +16,7 @@ from perflex.models import load_model, model_names
 from perflex.search.pruning.pruned import dominating, feature_kind, model_costs
 from perflex.search.pruning.report import check_pruning, draw_pruning
 from support.fitted import fitted
+from support.html_structure import checked
 from support.spaces_for_tests import scaled, small_space
 
 pytestmark = pytest.mark.filterwarnings("ignore::perflex.errors.DoubtfulPredictionWarning")
@@ -125,6 +126,9 @@ def test_repeated_kernels_may_be_measured_under_each_name(calibration):
     found = prune(space, calibration, {"n": 1024}, keep=1, measured={"lsize=16, repeats=1, dead=1": 1e-6})
     assert [variant.name for variant in found.kept] == ["lsize=16, repeats=1, dead=0"]
     assert found.excluded == {"same kernel as another setting": 2}
+    ranking = rank(space, calibration, {"n": 1024})
+    assert ranking.excluded == found.excluded
+    assert "left out: same kernel as another setting (2)" in checked(ranking._repr_html_()).text
 
 
 NAMED = "lsize=16, repeats=1"

@@ -247,6 +247,17 @@ def test_tuning_where_nothing_runs(law, text):
         tune(space, {"n": 1024}, device=FakeDevice(law))
 
 
+def no_kernel_of_48(*, lsize, repeats):
+    return scaled(lsize=lsize, repeats=repeats) if lsize != 48 else None
+
+
+def test_variants_that_are_left_out_are_told():
+    space = VariantSpace(no_kernel_of_48, {"lsize": (16, 32, 48), "repeats": (1, 2)})
+    found = tune(space, {"n": 3072}, device=lambda proposal: 1e-3 / proposal.settings["lsize"])
+    assert "4 of 4 variants measured" in repr(found)
+    assert "\n  left out: build returned no kernel (2)" in repr(found)
+
+
 class Inline(Executor):
     """Works at once, and remembers what it was given."""
 

@@ -16,7 +16,7 @@ from perflex.search.spaces.doubts import doubt_lines, doubts_of, warn_of_variant
 from perflex.search.spaces.space import candidates_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from perflex.calibration.built_target import Knowledge
@@ -68,7 +68,19 @@ class RankedVariant:
 
 
 class Ranking(list[RankedVariant]):
-    """Ranked variants: a list that notebooks show as a table."""
+    """Ranked variants: a list that notebooks show as a table.
+
+    Parameters
+    ----------
+    variants
+        In their order.
+    excluded
+        How many settings of a space have no place, by cause.
+    """
+
+    def __init__(self, variants: Iterable[RankedVariant] = (), excluded: Mapping[str, int] | None = None) -> None:
+        super().__init__(variants)
+        self.excluded: Mapping[str, int] = dict(excluded or {})
 
     @property
     def timed(self) -> bool:
@@ -156,7 +168,7 @@ def rank(
     doubts = doubts_of(calibration, found, machine, order[:_LOOKED_AT])
     warn_of_variants(names, doubts)
     fastest = float(deciding[order[0]])
-    return Ranking(
+    ranked = (
         RankedVariant(
             rank=place,
             name=names[number],
@@ -171,3 +183,4 @@ def rank(
         )
         for place, number in enumerate(order, start=1)
     )
+    return Ranking(ranked, found.excluded)

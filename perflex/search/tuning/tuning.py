@@ -112,7 +112,8 @@ class TuningResult:
     def __repr__(self) -> str:
         tried, failed = len(self.history), sum(self.failures.values())
         tally = f"  {tried} of {len(self.space)} variants measured ({failed} failed) in {self.cost_s:.3g} s, "
-        more = f", timed again beside the next fastest, on {self.device}" if self.again else ""
+        more = ", timed again beside the next fastest," if self.again else ""
+        more += f" on {self.device}" if self.device else ""
         lines = [f"best: {self.best.name}: {1e3 * self.best.seconds:.4g} ms{more}"]
         lines.append(tally + f"after {self.extract_s:.3g} s of describing them")
         if self.promise is not None:
@@ -120,6 +121,7 @@ class TuningResult:
             state = "kept" if self.kept_promise else f"not yet kept: {left} more variants might be better"
             lines.append(f"  promise {state}; {self.promise.explanation}")
         lines += [f"  failed: {cause} ({count})" for cause, count in self.failures.items()]
+        lines += [f"  left out: {cause} ({count})" for cause, count in self.space.excluded.items()]
         lines += [f"  doubtful start: {doubt}" for doubt in self.doubts]
         return "\n".join(lines)
 
