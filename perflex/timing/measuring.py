@@ -10,7 +10,7 @@ import numpy as np
 
 from perflex.devices.device import Device
 from perflex.devices.listing import device_of, find_device
-from perflex.errors import MeasurementError, PerflexError, warn
+from perflex.errors import DeviceError, MeasurementError, PerflexError, warn
 from perflex.features.sized_kernel import SizedKernel, sized_kernels
 from perflex.timing.device_lock import device_lock
 from perflex.timing.disturbance import disturbed as disturbed_samples
@@ -105,7 +105,13 @@ def chosen_device(device: str | TimedDevice | None, output: str | None = None) -
     """Return the device that is asked for: one as it is, or by parts of its name."""
     if device is None and output is not None:
         return device_of(output)
-    return find_device(device) if device is None or isinstance(device, str) else device
+    if device is None or isinstance(device, str):
+        return find_device(device)
+    given: object = device
+    if not isinstance(given, Device) and not hasattr(given, "backend"):
+        msg = f"{given!r:.60} is no device; give one of find_device, or parts of its name"
+        raise DeviceError(msg)
+    return device
 
 
 def time_kernel(

@@ -308,3 +308,13 @@ def test_times_that_a_law_gives_exactly_have_intervals(residual):
     interval = found.predict_interval(kernels[0], {"n": 384})
     assert interval.predicted == pytest.approx(1e-6 + 1e-12 * 384**3 / 32)
     assert interval.low <= interval.predicted <= interval.high
+
+
+@pytest.mark.parametrize(("given", "told"), [
+    ({"seconds": "1e-3"}, "must be positive and finite, not 1e-3 s"), ({"seconds": None}, "not None s"),
+    ({"seconds": True}, "not True s"), ({"seconds": 1, "spread": None}, "the spread of .* must be .*, not None"),
+    ({"seconds": 1, "registers": "32"}, "has 32 registers; state one or more"),
+])  # fmt: skip
+def test_what_is_no_number_is_no_time(given, told):
+    with pytest.raises(CalibrationError, match=told):
+        TimedKernel(square(), {"n": 64}, **given)

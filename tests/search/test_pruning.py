@@ -141,6 +141,7 @@ NAMED = "lsize=16, repeats=1"
         ({NAMED: math.nan}, "must be positive"),
         ({NAMED: "x"}, "is 'x'; it must be positive"),
         ({NAMED: None}, "is None; it must be positive"),
+        ({NAMED: True}, "is True; it must be positive"),
         ([1.0], "by name, e.g. .*, not as list"),
     ],
 )
@@ -157,6 +158,8 @@ def test_kernels_by_name(calibration):
     assert [place.name for place in rank(kernels, calibration, {"n": 4096})] == ["fast", "slow"]
     for given, words in (
         (([], calibration, {"n": 1}), "no variants"),
+        ((kernels["fast"], calibration, {"n": 1}), "in a list or by name, or a VariantSpace, not a TranslationUnit"),
+        ((None, calibration, {"n": 1}), "not a NoneType"),
         ((kernels, calibration, {"n": [4096, 8192]}), "'slow': sizes must be one number each"),
         ((kernels, calibration), "needs sizes"),
     ):

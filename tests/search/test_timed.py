@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from perflex import Calibration, Model, TimingOptions, calibrate, rank, time_kernel
-from perflex.errors import CalibrationError, MeasurementError, MissingSizeError, PerflexWarning
+from perflex.errors import CalibrationError, DeviceError, MeasurementError, MissingSizeError, PerflexWarning
 from perflex.testing import FakeDevice
 
 pytestmark = pytest.mark.filterwarnings("ignore::perflex.errors.DoubtfulPredictionWarning")
@@ -72,6 +72,11 @@ def test_variants_that_fail_are_last_as_predicted(calibration, variants):
 def test_all_that_fail_are_an_error(calibration, variants):
     with pytest.raises(MeasurementError, match="none of the 5 variants could be timed; the last: it does not run"):
         rank(variants, calibration, SIZES, time=FakeDevice(failing))
+
+
+def test_what_is_no_device_is_refused(calibration, variants):
+    with pytest.raises(DeviceError, match="1 is no device; give one of find_device"):
+        rank(variants, calibration, SIZES, time=1)
 
 
 def test_what_is_no_time_is_not_timed(calibration, variants):

@@ -329,7 +329,8 @@ def _batch(found: Candidates, measured: object) -> tuple[NDArray[np.intp], Array
         if name not in number:
             msg = f"a time is given for {name!r}, which is none of the {len(names)} variants; names must be theirs"
             raise CalibrationError(msg, variant=name)
-        if not (isinstance(seconds, (int, float, np.integer, np.floating)) and 0 < seconds < math.inf):
+        number_given = isinstance(seconds, (int, float, np.integer, np.floating)) and not isinstance(seconds, bool)
+        if not (number_given and 0 < seconds < math.inf):
             msg = f"the time of {name!r} is {seconds!r}; it must be positive, and failed variants be left out"
             raise CalibrationError(msg, variant=name)
         times.setdefault(number[name], []).append(float(seconds))

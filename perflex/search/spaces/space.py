@@ -418,6 +418,10 @@ def candidates_of(
 
 def named_variants(variants: Sequence[Any]) -> list[tuple[str, Any]]:
     """Return variants with their names, made unique."""
+    given: object = variants
+    if not isinstance(given, Iterable) or isinstance(given, str) or hasattr(given, "entrypoints"):
+        msg = f"variants are kernels in a list or by name, or a VariantSpace, not a {type(given).__name__}"
+        raise CalibrationError(msg)
     named: list[tuple[str, Any]] = []
     taken: set[str] = set()
     for variant in variants:
