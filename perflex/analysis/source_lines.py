@@ -118,7 +118,9 @@ def _number(statement: Statement) -> int:
 
 def _with(line: SourceLine, scop: Scop, statement: Statement, times: float) -> SourceLine:
     """Return a line with what a statement in it does, which is executed so many times."""
-    arrays = [scop.array(access.array) for access in statement.accesses]
+    # Arrays of a work-item's own are registers.
+    accesses = [access for access in statement.accesses if scop.array(access.array).space != "private"]
+    arrays = [scop.array(access.array) for access in accesses]
     far = [array.itemsize for array in arrays if array.space != "local"]
     return replace(
         line,
@@ -128,7 +130,7 @@ def _with(line: SourceLine, scop: Scop, statement: Statement, times: float) -> S
         local_accesses=line.local_accesses + times * (len(arrays) - len(far)),
         certainty=reduce(
             or_,
-            (certainty_of_access(scop, statement, access) for access in statement.accesses),
+            (certainty_of_access(scop, statement, access) for access in accesses),
             line.certainty | certainty_of_statement(scop, statement),
         ),
     )

@@ -44,6 +44,19 @@ def test_lines_together_are_the_kernel():
     assert sum(line.accesses for line in found) == sum(counts)
 
 
+def test_arrays_in_registers_are_no_memory():
+    text = """
+kernel void k(global const float *a, global float *b, global const int *m) {
+    float sums[4];
+    for (int j = 0; j < 4; ++j) sums[j] = a[4 * get_global_id(0) + j];
+    b[get_global_id(0)] = sums[m[get_global_id(0)]];
+}
+"""
+    found = source_lines(source_kernel(text, "k", local=32, groups=2), {})
+    counts = [(line.accesses, line.bytes, line.local_accesses, str(line.certainty)) for line in found]
+    assert counts == [(4 * 64, 16 * 64, 0, "exact"), (2 * 64, 8 * 64, 0, "exact")]
+
+
 @pytest.mark.filterwarnings("ignore:this prediction is doubtful")
 def test_shares_are_those_of_the_time_without_the_line():
     found = source_lines(tiled(), {"n": 1024}, load_calibration("general_gpu"), machine="V100")
