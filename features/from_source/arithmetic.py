@@ -18,6 +18,7 @@ from perflex.features.from_source.integers import (
     integer_operation,
     number_of,
     outside,
+    signed,
     within_type,
     wrapped,
 )
@@ -142,12 +143,10 @@ class Arithmetic:
             return value
         if dtype == "bool":
             return self.as_number(self.comparison("NE", value, Integer.of(0)))
-        if value.dtype.startswith("u") and scalar_bytes(dtype) > scalar_bytes(value.dtype):
-            with suppress(NotAffineError):
-                return replace(value, terms={(): wrapped(value, self.walk)}, dtype=dtype)
-        else:
-            with suppress(NotAffineError):
-                return value.typed(dtype) if holds(dtype, value.dtype) else fitted(value, dtype, self.walk)
+        with suppress(NotAffineError):
+            if value.dtype.startswith("u") and scalar_bytes(dtype) > scalar_bytes(value.dtype):
+                return signed(value, self.walk).typed(dtype)
+            return value.typed(dtype) if holds(dtype, value.dtype) else fitted(value, dtype, self.walk)
         self.walk.settle(value)
         return Unknown(dtype, reason="not affine")
 

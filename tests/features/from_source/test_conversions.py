@@ -132,3 +132,14 @@ def test_an_index_that_sizes_make_too_large_for_its_type():
         [count] = count_features(kernel, {"nx": nx, "ny": 3}, identifiers=stores)
         negative = sum(16_000_000 * group >= 1 << 31 for group in range(groups))
         assert count.value == 3 * 16 * (49_000_000 * groups + negative)
+
+
+def test_a_product_of_32_bits_in_an_index_of_64():
+    text = "kernel void f(global float *a, uint n) { uint i = get_local_id(0); a[(i + 2) * n + get_group_id(0)] = 1; }"
+    kernel = source_kernel(text, "f", local=8, groups=4)
+    strided = ["f_mem_access_global_float32_store_lstrides:{0:n}_gstrides:{0:1}"]
+    [count] = count_features(kernel, {"n": 1000}, identifiers=strided)
+    assert (count.value, str(count.certainty), len(kernel.unstated())) == (32, "exact", 0)
+    # Beyond 32 bits it wraps around.
+    [count] = count_features(kernel, {"n": 1 << 29}, identifiers=strided)
+    assert count.value == 0
