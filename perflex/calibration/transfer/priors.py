@@ -93,6 +93,9 @@ def require_one_model(sources: Sequence[CalibrationRecord]) -> Model:
     if not sources:
         msg = "there are no sources; give calibrations of the model on other devices"
         raise CalibrationError(msg)
+    if wrong := [each for each in sources if not hasattr(each, "model")]:
+        msg = f"sources are calibrations, in a list, not {wrong[0]!r:.60}; Calibration.load reads a file"
+        raise CalibrationError(msg)
     model = sources[0].model
     for source in sources[1:]:
         if source.model.output_feature != model.output_feature:

@@ -7,6 +7,7 @@ model, or other devices' times with one factor, predicts kernels better that the
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -94,10 +95,17 @@ def transfer(
     Warns
     -----
     PerflexWarning
-        There are no samples, or they lie so far from what the sources let expect that a device like these would not
-        have them but with a probability of less than 1 %.
+        Several sources are of one device; there are no samples, or they lie so far from what the sources let expect
+        that a device like these would not have them but with a probability of less than 1 %.
     """
+    sources = [sources] if isinstance(sources, (str, Calibration)) else list(sources)
     model = require_one_model(sources)
+    named = Counter(str(source.device.get("name", "")) for source in sources)
+    if several := [name for name, count in named.items() if name and count > 1]:
+        warn(
+            f"{several[0]} is the device of several sources, which count as devices of their own, so that intervals are "
+            "too narrow; give one calibration of each device"
+        )
     with using_machine(machine):
         counted = table_of_times(model, samples) if isinstance(samples, TimesTable) else samples
     target = _machine(machine, counted)

@@ -247,3 +247,18 @@ def test_kernels_are_known_at_sizes_of_any_type_in_any_order(sizes, name, labels
     known = ("axpy(n=64, alpha=0.5)", "axpy(n=64, alpha=0)", "own(alpha=0.25, n=128)")
     calibration = SimpleNamespace(transferred=SimpleNamespace(kernels=known, programs=("axpy", "own")))
     assert [label for label, _ in known_as(calibration, axpy(), sizes, name)] == labels
+
+
+def test_sources_of_one_device_are_told(world):
+    source = replace(world[0][0], device={"name": "A GPU"})
+    with pytest.warns(PerflexWarning) as told:
+        transfer([source, source])
+    assert str(told[0].message).startswith(
+        "A GPU is the device of several sources, which count as devices of their own"
+    )
+
+
+@pytest.mark.parametrize("sources", [["general_gpu"], "general_gpu", [None]])
+def test_what_is_no_calibration_is_no_source(sources):
+    with pytest.raises(CalibrationError, match="sources are calibrations, in a list, not"):
+        transfer(sources)
