@@ -103,8 +103,8 @@ def transfer(
     named = Counter(str(source.device.get("name", "")) for source in sources)
     if several := [name for name, count in named.items() if name and count > 1]:
         warn(
-            f"{several[0]} is the device of several sources, which count as devices of their own, so that intervals are "
-            "too narrow; give one calibration of each device"
+            f"{several[0]} is the device of several sources, which count as devices of their own, so that intervals "
+            "are too narrow; give one calibration of each device"
         )
     with using_machine(machine):
         counted = table_of_times(model, samples) if isinstance(samples, TimesTable) else samples
