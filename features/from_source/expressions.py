@@ -247,7 +247,7 @@ class Expressions(Arithmetic):
         sign = cursor.sign
         inner = cursor.children[0]
         if sign in {"x++", "++x", "x--", "--x"}:
-            before, after = self._updated(inner, "Add", Integer.of(1 if "+" in sign else -1))
+            before, after = self._updated(inner, "Add", Integer.of(1 if "+" in sign else -1, literal=True))
             return after if sign.endswith("x") else before
         if sign == "&":
             return self._address(self.places.place(inner))
@@ -257,7 +257,8 @@ class Expressions(Arithmetic):
             return self.as_number(self.condition(cursor))
         value = self.value(inner)
         if isinstance(value, Integer) and sign in {"-", "~"}:
-            return value.scaled(-1) if sign == "-" else self.arithmetic("Xor", value, Integer.of(-1, value.dtype))
+            ones = Integer.of(-1, value.dtype, literal=True)
+            return value.scaled(-1) if sign == "-" else self.arithmetic("Xor", value, ones)
         if isinstance(value, Unknown) and sign == "-":
             return negative(value)
         if isinstance(value, Unknown) and sign == "~":

@@ -187,11 +187,34 @@ def test_too_few_registers_make_spills(architecture):
 
 
 @needs_tools
+@pytest.mark.parametrize("architecture", ARCHITECTURES[:2])
+def test_ids_are_known_that_registers_hold_no_longer(architecture):
+    floats, ids, n = range(64), range(3), 2
+    loads = " ".join(f"float v{i} = x[{i} * n];" for i in floats)
+    loads += " ".join(f"int t{i} = ((int)threadIdx.x * (n + {i})) / {3 + 2 * i};" for i in ids)
+    turn = " ".join(f"v{i} = v{i} * v{(i * 7 + 5) % 64} + x[k];" for i in floats)
+    turn += " ".join(f"if (t{i} < 4 * k + {i}) x[{i} + k] = v{i};" for i in ids)
+    end = f"x[threadIdx.x] = {' + '.join(f'v{i}' for i in floats)};"
+    body = f"{loads} for (int k = 0; k < n; k++) {{ __syncthreads(); {turn} }} {end}"
+    code, log = built(body, architecture, groups=(1,), work_group=(96,), attributes="__launch_bounds__(1024, 1)")
+    assert " 0 bytes spill stores" not in log
+    passing = [
+        any((item * (n + i)) // (3 + 2 * i) < 4 * k + i for item in range(first, first + 32))
+        for first in (0, 32, 64)
+        for i in ids
+        for k in range(n)
+    ]
+    assert every_count(code, [None, n])["global_stores"] == 3 + sum(passing)
+
+
+@needs_tools
 @pytest.mark.parametrize(
     ("body", "why"),
     [
         ("int i = threadIdx.x; while (x[i] > 1) i += 2; x[0] = i;", "how often the loop"),
         ("if (x[threadIdx.x] > 1) x[threadIdx.x + n] = sqrtf(x[n]);", "data determine whether"),
+        # A frame that data index is no place of spilt registers.
+        ("int t[9]; for (int i = 0; i < 9; i++) t[i] = i; t[(int)x[0]] = 5; if (t[3] < 4) x[n] = 1;", "data determine"),
     ],
 )
 def test_what_data_decide_is_refused(body, why):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from perflex.compiled.control_flow import UnknownFlowError
-from perflex.compiled.nvidia.operands import NAME, changed_by, inputs_of
+from perflex.compiled.nvidia.operands import NAME, REGISTER, changed_by, inputs_of, width_of
 from perflex.compiled.nvidia.spans import UNDESCRIBED, Mark, Span, Split, axes_of, compare, ends, merged
 from perflex.compiled.nvidia.values import Lane, Shifted, Test, total
 
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 _LONGEST = 10**9
 # After how many looks the ways of a kernel are as known as they get; loops inside of loops take one more each.
 _LOOKS = 12
+_LOCAL = {"LDL", "STL"}
+# R1 points to a work-item's own memory.
+_SPILT = re.compile(r"\[R1(?:\+(0x[0-9a-f]+))?\]$")
+# Names of registers that stand for words of that memory; GPUs have 255.
+_FIRST_SPILT = 1000
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,7 @@ def blocks_of(instructions: Sequence[GpuInstruction]) -> tuple[GpuBlock, ...]:
 
 def sliced(blocks: Sequence[GpuBlock]) -> tuple[GpuBlock, ...]:
     """Return blocks with those instructions alone that what decides jumps follows from; the last one is kept always."""
+    blocks = _unspilt(blocks)
     # What decides later jumps, by the block that begins with it.
     live: list[set[str]] = [set() for _ in blocks]
     found = list(blocks)
@@ -83,6 +90,46 @@ def sliced(blocks: Sequence[GpuBlock]) -> tuple[GpuBlock, ...]:
             changed = changed or names != live[number]
             live[number], found[number] = names, replace(blocks[number], instructions=kept)
     return tuple(found)
+
+
+def _unspilt(blocks: Sequence[GpuBlock]) -> Sequence[GpuBlock]:
+    """Return blocks that move spilt registers to others; the blocks themselves where more may change what is spilt."""
+    every = [one for block in blocks for one in block.instructions]
+    local = [one for one in every if one.name in _LOCAL]
+    begin = min((one.address for one in local), default=0)
+    for one in every:
+        # The pointer is set before, and nothing else has it.
+        names = {*changed_by(one), *NAME.findall(" ".join(one.operands))}
+        is_spill = one.name in _LOCAL and _word(one) is not None
+        sets = {"PT", *changed_by(one)} == {"PT", "R1"} and one.address < begin
+        if not is_spill and (one.name in _LOCAL or ("R1" in names and not sets)):
+            return blocks
+    return [
+        replace(block, instructions=tuple(p for one in block.instructions for p in _moves(one))) for block in blocks
+    ]
+
+
+def _word(spill: GpuInstruction) -> int | None:
+    """Return the word of a work-item's own memory that a register is spilt to; None of other accesses."""
+    match = _SPILT.match(spill.operands[spill.name == "LDL"])
+    place = int(match[1] or "0", 16) if match else 1
+    return None if place % 4 or not set(spill.modifiers) <= {"64", "128", "LU"} else place // 4
+
+
+def _moves(one: GpuInstruction) -> list[GpuInstruction]:
+    """Return moves for a spill, and any other instruction itself."""
+    word = _word(one) if one.name in _LOCAL else None
+    if word is None:
+        return [one]
+    register = one.operands[one.name == "STL"]
+    match = REGISTER.match(register)
+    found = []
+    for more in range(width_of(one)):
+        own = f"{match[1]}{int(match[2]) + more}" if match else register
+        spilt = f"R{_FIRST_SPILT + word + more}"
+        operands = (own, spilt) if one.name == "LDL" else (spilt, own)
+        found.append(replace(one, name="MOV", modifiers=(), operands=operands))
+    return found
 
 
 def _needed(block: GpuBlock, live: set[str]) -> tuple[tuple[GpuInstruction, ...], set[str]]:
