@@ -87,7 +87,7 @@ def minimised(program, fails):
     def still(text):
         try:
             return fails(text)
-        except (LookupError, TypeError, AttributeError, SyntaxError):
+        except (LookupError, TypeError, ValueError, AttributeError, SyntaxError):
             return False  # What it uses was dropped
 
     while (found := next((each for each in smaller(program) if still(each.text())), None)) is not None:
