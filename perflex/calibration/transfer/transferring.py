@@ -18,6 +18,7 @@ import numpy as np
 
 from perflex.calibration.calibrating import software_versions
 from perflex.calibration.calibration import Calibration
+from perflex.calibration.doubts import machine_doubts
 from perflex.calibration.gathering import table_of_times
 from perflex.calibration.times.table import TimesTable
 from perflex.calibration.transfer.devices import (
@@ -90,7 +91,7 @@ def transfer(
     CalibrationError
         There are no sources, their models differ, or a sample's time is not positive.
     MachineError
-        The machine is not known.
+        The machine is not known, or is a GPU and a source is of a CPU, or the reverse.
 
     Warns
     -----
@@ -109,6 +110,8 @@ def transfer(
     with using_machine(machine):
         counted = table_of_times(model, samples) if isinstance(samples, TimesTable) else samples
     target = _machine(machine, counted)
+    for source in sources:
+        machine_doubts(source, target)  # refuses a CPU's calibration for a GPU, and the reverse
     rows = _samples(model, counted, [source.table for source in sources], target)
     known = _known_sources(tuple(sources), target)
     *_, rows = labelled_alike([*known.tables, rows])

@@ -8,13 +8,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from perflex import Calibration, FitOptions, PerflexWarning, diagnose, fit_model, transfer
+from perflex import Calibration, FitOptions, PerflexWarning, diagnose, fit_model, load_calibration, transfer
 from perflex.__main__ import main
 from perflex.calibration.diagnosis.pictures import draw_diagnosis
 from perflex.calibration.row_predictions import known_as
 from perflex.calibration.transfer.priors import shared_prior
 from perflex.calibration.transfer.suggest import suggest_samples
-from perflex.errors import CalibrationError, FileFormatError
+from perflex.errors import CalibrationError, FileFormatError, MachineError
 from support.simulated_devices import INPUTS, MODEL, OUTPUT, World, calibrated, simulated_devices
 from support.source_kernels import axpy
 
@@ -262,3 +262,12 @@ def test_sources_of_one_device_are_told(world):
 def test_what_is_no_calibration_is_no_source(sources):
     with pytest.raises(CalibrationError, match="sources are calibrations, in a list, not"):
         transfer(sources)
+
+
+@pytest.mark.parametrize(("source", "machine", "told"), [
+    ("matmul_sq_amd_epyc_4cores_pocl", "V100", "V100 is a GPU, and the calibration is of .*, a CPU"),
+    ("general_gpu_h100_cuda", "EPYC-7452", "EPYC-7452 is a CPU, and the calibration is of .*, a GPU"),
+])  # fmt: skip
+def test_costs_of_a_cpu_are_not_carried_over_to_a_gpu(source, machine, told):
+    with pytest.raises(MachineError, match=told):
+        transfer([load_calibration(source)], machine=machine)
