@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from loopy.symbolic import condition_to_set, get_dependencies
-from pymbolic.primitives import Sum
+from pymbolic.primitives import Comparison, Sum, Variable
 
 from perflex.features.from_loopy.generated import KernelFacts
 from perflex.features.from_loopy.terms import all_numbers_are_integers, flat, method_of, operands
@@ -100,10 +100,14 @@ class Work:
 
 
 class ExpressionReader:
-    """Walks expressions as the generated code has them, and collects operations and array accesses in `work`."""
+    """Walks expressions as the generated code has them, and collects operations and array accesses in `work`.
 
-    def __init__(self, facts: KernelFacts, space: Any, insn_id: str) -> None:
-        self.facts, self.space, self.insn_id = facts, space, insn_id
+    `vectorised` is the loop that is executed in vectors: what does not depend on it is done once for all its elements.
+    """
+
+    def __init__(self, facts: KernelFacts, space: Any, insn_id: str, vectorised: str = "") -> None:
+        self.facts, self.space, self.insn_id, self.vectorised = facts, space, insn_id, vectorised
+        self._for_all = False  # Whether what is read is done once for all elements
         self.mask = Mask()  # Instances that do what is read
         self.work: dict[Mask, Work] = defaultdict(Work, {self.mask: Work()})
 
@@ -149,12 +153,28 @@ class ExpressionReader:
         yield
         self.mask = outside
 
+    def is_scalar(self, expr: Any) -> bool:
+        """Return whether what is executed in vectors has one value of an expression for all elements."""
+        return bool(self.vectorised) and self.vectorised not in get_dependencies(expr)
+
+    @contextmanager
+    def _once(self) -> Iterator[None]:
+        """Read what is done once for all elements of a vector: for the first of them."""
+        first = condition_to_set(self.space, Comparison(Variable(self.vectorised), "==", 0))
+        self._for_all = True
+        with self.only(Mask((first,))):
+            yield
+        self._for_all = False
+
     def read(self, expr: Any) -> None:
         """Add what `expr` does."""
         if _is_constant(expr):
             return
         method = method_of(expr)
-        if method in _ACCESSES:
+        if self.is_scalar(expr) and not self._for_all:
+            with self._once():
+                self.read(expr)
+        elif method in _ACCESSES:
             self._touch(expr, "load")
         elif method in _OPERATIONS:
             self._all(expr, _OPERATIONS[method], len(_parts_of(expr)) - 1 if hasattr(expr, "children") else 1)
@@ -189,7 +209,8 @@ class ExpressionReader:
         """Add the store to an assignee."""
         if method_of(assignee) not in _ACCESSES:
             self._refuse(f"assigns to {assignee}")
-        self._touch(assignee, "store")
+        with self._once() if self.is_scalar(assignee) else nullcontext():
+            self._touch(assignee, "store")
 
     def _touch(self, expr: Any, direction: str) -> None:
         """Add an access, unless the expression is a scalar or a loop variable."""
@@ -240,8 +261,8 @@ class ExpressionReader:
 
     def feeds(self, total: Any, terms: list[Any]) -> list[bool]:
         """Return for each term of a sum whether it is a product that an addition can fuse."""
-        element = self.facts.dtype_of(total)
-        return [_is_product(term) and self.facts.dtype_of(term) == element for term in terms]
+        element = self.facts.dtype_of(total), self.is_scalar(total)
+        return [_is_product(term) and (self.facts.dtype_of(term), self.is_scalar(term)) == element for term in terms]
 
     def _map_power(self, expr: Any) -> None:
         if _is_square(expr):  # generated as base*base

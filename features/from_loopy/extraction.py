@@ -219,7 +219,7 @@ class _Extraction:
             return []
         every = self.domains.instances(insn.within_inames, place.names, self.extents[place.launch])
         self._require_known(insn)
-        reader = ExpressionReader(self.facts, every.space, insn_id)
+        reader = ExpressionReader(self.facts, every.space, insn_id, self.facts.vectorised(insn))
         assigned = self.facts.assigned(insn)
         home, assumed = self._read(insn, assigned, place, reader)
         recurrence, resets = self._update(insn, assigned, place, reader)

@@ -13,10 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from loopy.codegen import UnvectorizableError
 from loopy.diagnostic import LoopyError
-from loopy.expression import dtype_to_type_context
+from loopy.expression import VectorizabilityChecker, dtype_to_type_context
 from loopy.kernel.array import ArrayBase, SeparateArrayArrayDimTag, get_strides
-from loopy.kernel.data import AddressSpace
+from loopy.kernel.data import AddressSpace, VectorizeTag
 from loopy.kernel.instruction import CallInstruction
 from loopy.symbolic import CombineMapper, TypeCast
 from loopy.target.c.codegen.expression import ExpressionToCExpressionMapper
@@ -199,6 +200,25 @@ class KernelFacts:
     def assigned(self, insn: Any) -> Any:
         """Return what an instruction assigns as the generated code has it: numbers with types, and casts."""
         return self._written(insn.expression, lambda: self._generated.assigned(insn))
+
+    def vectorised(self, insn: Any) -> str:
+        """Return the loop around an instruction that the generated code executes in vectors; empty if it has none."""
+        loops = [name for name in insn.within_inames if self.kernel.inames[name].tags_of_type(VectorizeTag)]
+        if len(loops) != 1 or len(insn.assignees) != 1 or insn.atomicity:
+            return ""
+        bounds = self.kernel.get_iname_bounds(loops[0])
+        first, last = (
+            {each.min_val().to_str(), each.max_val().to_str()}
+            for each in (bounds.lower_bound_pw_aff, bounds.upper_bound_pw_aff)
+        )
+        # loopy writes out loops that do not begin at 0, and what it does not know in vectors.
+        if first != {"0"} or len(last) > 1:
+            return ""
+        vectors = VectorizabilityChecker(self.kernel, loops[0], int(last.pop()) + 1)
+        try:
+            return loops[0] if vectors(insn.assignee) >= vectors(insn.expression) else ""
+        except UnvectorizableError:
+            return ""
 
     def generated(self, expr: Any, context: str | None = None) -> Any:
         """Return a condition as the generated code has it, or (context ``"i"``) a subscript."""

@@ -7,7 +7,7 @@ from loopy.kernel.function_interface import ValueArgDescriptor
 from loopy.types import NumpyType
 
 from oracles import oclgrind
-from perflex import Model
+from perflex import Model, annotate
 from perflex.errors import UnsupportedKernelError
 from perflex.features import count_features, counts_of, extract_scop
 from support.written_kernels import written
@@ -70,6 +70,28 @@ def test_components_of_vectors_are_scalars():
     scop = extract_scop(make("y[i] = x[i].s0*x[i].s3", args, "y: float32[n]"))
     assert (value(scop, "f_op_float32_mul"), value(scop, "f_mem_footprint_array:x")) == (N, 2 * N)
     assert moved(scop, "load") == 2 * 4 * N
+
+
+# What is written, whether the code has vectors, and for each work-item: multiply-adds, additions and multiplications,
+# loads and stores of the elements.
+@pytest.mark.parametrize(("text", "in_vectors", "operations", "accesses"), [
+    ("y[i,v] = 2*x[i,v] + z[i]", True, (4, 0, 0), 4 + 1 + 4),
+    ("y[i,v] = x[i,v] + z[i]*w[i]", True, (0, 4, 1), 4 + 2 + 4),
+    ("z[i] = w[i]*w[i]", True, (0, 0, 1), 2 + 1),
+    ("y[i,v] = x[i,v]*w[idx[i]]", True, (0, 0, 4), 4 + 2 + 4),
+    ("y[i,v] = sqrt(x[i,v]) + z[i]", True, (0, 4, 0), 4 + 4 + 4),  # loopy writes calls out
+    ("y[i,v] = 2*x[i,v] + z[i]", False, (4, 0, 0), 4 + 4 + 4),
+])  # fmt: skip
+def test_scalars_beside_vectors_count_once(text, in_vectors, operations, accesses):
+    data = "x, y: float32[n, 4]; z, w: float32[n]; idx: int32[n]"
+    kernel = written("{[i,v]: 0 <= i < n and 0 <= v < 4}", text, data, "i/8: g.0, l.0")
+    kernel = lp.tag_array_axes(kernel, "x,y", "C,vec") if in_vectors else kernel
+    kernel = lp.tag_inames(kernel, {"v": "vec"})
+    annotated = annotate(kernel, accesses={"w[idx[i_inner + i_outer*8]]": "i"}) if "idx" in text else kernel
+    scop = extract_scop(annotated)
+    kinds = [value(scop, f"f_op_float32_{kind}") for kind in ("madd", "add", "mul")]
+    assert kinds == [each * N for each in operations]
+    assert moved(scop, "load") + moved(scop, "store") == 4 * N * accesses
 
 
 @oclgrind.needs_oclgrind
