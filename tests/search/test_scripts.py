@@ -275,6 +275,8 @@ sizes: {n: 4096}
         ("perflex-source/1", "perflex-source/9", "perflex-source"),
         ("source: add.cl", "source: none.cl", "cannot read"),
         ("sizes:", "tile:", "tile"),
+        ("[block_size_x]", "[block_size_x / 3]", r"block_size_x / 3 = 10.6667 work-items; write // to divide"),
+        ("sizes:", "defines: {width: 8}\nsizes:", "field defines.width: it is a tunable, too, whose values would not"),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path, old, new, message):

@@ -54,11 +54,19 @@ class _Formulas:
 
     def __call__(self, settings: Settings) -> Launch:
         values = dict(settings)
-        local = [int(number_of(each, values)) for each in self.local]
+        local = [_whole(each, values) for each in self.local]
         groups = self.groups
         if groups is None:
             groups = [f"ceil_div({each}, {items})" for each, items in zip(self.extent or (), local, strict=True)]
         return Launch(local, groups, {**values, **self.defines})
+
+
+def _whole(given: int | str, values: dict[str, Any]) -> int:
+    number = number_of(given, values)
+    if not number.is_integer():
+        msg = f"a work-group of {given} = {number:g} work-items; write // to divide, so that it is a whole number"
+        raise SpaceError(msg, formula=given)
+    return int(number)
 
 
 def source_file_space(path: Path) -> VariantSpace:
@@ -71,6 +79,10 @@ def source_file_space(path: Path) -> VariantSpace:
     if len(content.local) != len(content.groups or content.extent or ()):
         cause = "it must have as many extents as the grid"
         raise section.error(cause, "local")
+    for name in content.defines:
+        if name in content.tunables:
+            cause = "it is a tunable, too, whose values would not count in the source; remove one"
+            raise section.error(cause, "defines", name)
     launch = _Formulas(content.local, content.groups, content.extent, content.defines)
     folders = tuple(path.parent / each for each in content.folders)
     tuned = TunedSource(
@@ -123,7 +135,7 @@ class _Blocks:
 
     def __call__(self, settings: Settings) -> Launch:
         values = dict(settings)
-        local = [int(number_of(each, values)) for each in self.local]
+        local = [_whole(each, values) for each in self.local]
         if self.grid is not None:
             extents = [*map(int, self.grid(settings).groups), 1, 1][:3]
         else:
