@@ -81,7 +81,7 @@ def sized_kernels(kernels: Sequence[Any]) -> list[SizedKernel]:
                 msg = f"expected a measurement kernel or a pair (loopy kernel, sizes), got {type(entry).__name__}"
                 raise CalibrationError(msg)
             kernel, sizes = entry
-            if several := [name for name, value in sizes.items() if np.ndim(value)]:
+            if several := [name for name, value in sizes.items() if np.ndim(value) and is_whole(value)]:
                 msg = f"size {several[0]} has several values; give a pair (kernel, sizes) for each"
                 raise MissingSizeError(msg, parameters=tuple(several))
             names = getattr(kernel, "name", None) or ",".join(sorted(getattr(kernel, "entrypoints", ())))
