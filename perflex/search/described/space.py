@@ -251,7 +251,11 @@ class DescribedSpace:
     @cached_property
     def known(self) -> NDArray[np.float64]:
         """Times in seconds, shape ``(n,)``; nan where none is known."""
-        return np.full(len(self), np.nan) if self.times is None else np.asarray(self.times, dtype=np.float64)
+        known = np.full(len(self), np.nan) if self.times is None else np.asarray(self.times, dtype=np.float64)
+        if known.shape != (len(self),):
+            msg = f"{known.size} times are given for {len(self)} configurations; give one for each, or nan"
+            raise CalibrationError(msg, description=self.description.name)
+        return known
 
     def kernel(self, number: int) -> Any:
         """Refuse to build a kernel, which other spaces do: it is described by formulas."""
@@ -331,7 +335,8 @@ class DescribedSpace:
         features = list(self.readings[reading].values())
         tunables = [np.asarray(self.settings[name], dtype=np.float64) for name in self.description.tunables]
         columns = [_even(column) for column in (*features, *tunables)]
-        return np.column_stack([column for column in columns if np.ptp(column) > 0])
+        # Where all are alike, one column stands for them.
+        return np.column_stack([column for column in columns if np.ptp(column) > 0] or columns[:1])
 
     def expected(self) -> NDArray[np.float64]:
         """Return the time of every configuration by the analytic model before any measurement, shape ``(n,)``."""

@@ -146,12 +146,14 @@ def prune_described(space: DescribedSpace, keep: Keep, measured: ArrayLike | Non
 
 
 def _numbers(space: DescribedSpace, measured: ArrayLike) -> Indices:
-    try:
-        index = np.unique(np.asarray(measured, dtype=np.intp))
-        known = np.isfinite(space.known[index])
-    except (TypeError, ValueError, IndexError) as error:
-        msg = f"measured configurations are given by their numbers, 0 to {len(space) - 1}: {error}"
-        raise CalibrationError(msg, description=space.description.name) from error
+    given = np.asarray(measured)
+    whole = given.dtype.kind in "iu" or not given.size
+    if not whole or not ((given >= 0) & (given < len(space))).all():
+        shown = f"{measured!r:.60}{'; np.flatnonzero makes them of a mask' if given.dtype.kind == 'b' else ''}"
+        msg = f"measured configurations are given by their numbers, 0 to {len(space) - 1}, not as {shown}"
+        raise CalibrationError(msg, description=space.description.name)
+    index = np.unique(given.astype(np.intp))
+    known = np.isfinite(space.known[index])
     if not known.all():
         msg = f"configuration {index[~known][0]} has no time; give the space times, or leave it out"
         raise CalibrationError(msg, description=space.description.name)

@@ -300,7 +300,7 @@ class _MeasuredByUser:
         found: dict[int, float] = {}
         for each in proposals:
             seconds: object = self._measure(each)
-            if not isinstance(seconds, Real):
+            if isinstance(seconds, bool) or not isinstance(seconds, Real):
                 msg = f"measure returned {seconds!r} for {each.name!r}; it must be a number, nan if it failed"
                 raise CalibrationError(msg, variant=each.name)
             if math.isfinite(seconds):

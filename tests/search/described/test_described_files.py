@@ -395,3 +395,22 @@ def test_strategy_reads_the_source_where_there_is_no_description(simulated):
     found = simulated(SOURCE, n, arguments, tunables, times, 12, strategy=strategy, grid_div_x=divisors)
     # Contiguous accesses are expected to be the fastest.
     assert min(found) <= 1.25
+
+
+@pytest.mark.parametrize(
+    "measured", [np.array([True, False, True]), [0.5, 1.0], [-1], [3], ["items=64"], {"items=64": 1.0}]
+)
+def test_what_are_no_numbers_of_configurations_is_refused(small, measured):
+    settings = {"items": np.array([32.0, 64.0, 128.0]), "depth": np.ones(3)}
+    space = DescribedSpace(small, settings, times=np.array([3e-3, 2e-3, 1e-3]))
+    assert len(prune(space, keep=1, measured=[0, 2]).kept) == 1
+    with pytest.raises(CalibrationError, match="given by their numbers, 0 to 2, not as"):
+        prune(space, keep=1, measured=measured)
+    with pytest.raises(CalibrationError, match="2 times are given for 3 configurations"):
+        prune(replace(space, times=np.array([3e-3, 2e-3])), keep=1)
+
+
+def test_a_table_of_one_configuration(small, tmp_path):
+    (tmp_path / "GPU.csv").write_text("items,depth,time_ms\n64,1,3\n64,1,5\n")
+    found = prune(load_described_space(tmp_path / "GPU.csv", small), keep=1)
+    assert found.predicted == pytest.approx([4e-3])
