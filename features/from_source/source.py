@@ -365,7 +365,8 @@ def source_kernel(
     path, text = _read(source)
     found = _NAME.fullmatch(name)
     if found is None:
-        msg = f"cannot read the kernel's name {name!r}; write a function's name, or NAME<ARGUMENT, ...> of a template"
+        words = "write a function's name without its namespace, or NAME<ARGUMENT, ...> of a template"
+        msg = f"cannot read the kernel's name {name!r}; {words}"
         raise UnsupportedKernelError(msg)
     language = written.pop("language", None) or language_of(path, text)
     if written:

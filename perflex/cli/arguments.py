@@ -33,6 +33,8 @@ SOURCE_SUFFIXES = (
     # In one of these languages, as their text or --language says.
     *(".cpp", ".cxx", ".cc", ".c", ".hpp", ".hxx", ".hh", ".h", ".inc"),
 )
+# A kernel's template arguments may hold colons: FILE.cu:kernel<a::b>.
+_IN_SOURCE = re.compile(rf"(.*?(?:{'|'.join(map(re.escape, SOURCE_SUFFIXES))})):(.*)", re.DOTALL)
 _SERIES = re.compile(r"\s*([A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)\s*=\s*(\d+)\s*:\s*(\d+)\s*:\s*(\d+)\s*")
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0}
 
@@ -176,7 +178,14 @@ def names_kernel(word: str) -> bool:
 
 def is_source(word: str) -> bool:
     """Return whether a word names source code, or a kernel in it."""
-    return word.endswith(SOURCE_SUFFIXES) or word.rpartition(":")[0].endswith(SOURCE_SUFFIXES)
+    return word.endswith(SOURCE_SUFFIXES) or file_and_name(word)[0].endswith(SOURCE_SUFFIXES)
+
+
+def file_and_name(word: str) -> tuple[str, str]:
+    """Return the file and the kernel or function in it that a word names; the file is empty where there is no colon."""
+    found = _IN_SOURCE.fullmatch(word)
+    file, _, name = word.rpartition(":")
+    return (found[1], found[2]) if found else (file, name)
 
 
 def is_space(word: str) -> bool:

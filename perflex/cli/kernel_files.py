@@ -12,7 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perflex.cli.arguments import SCOP_SUFFIXES, SOURCE_SUFFIXES, ArgumentError, is_source, is_space, read_pairs
+from perflex.cli.arguments import (
+    SCOP_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ArgumentError,
+    file_and_name,
+    is_source,
+    is_space,
+    read_pairs,
+)
 from perflex.cli.options import launch_given, machine_given
 from perflex.errors import PerflexError
 from perflex.search.scripts.modules_beside import modules_beside
@@ -116,8 +124,8 @@ def _from_source(reference: str) -> SourceKernel:
     from perflex.features import source_kernel
 
     given = launch_given()
-    place, colon, name = reference.rpartition(":")
-    if not colon or not place.endswith(SOURCE_SUFFIXES):
+    place, name = file_and_name(reference)
+    if not place.endswith(SOURCE_SUFFIXES):
         msg = f"{reference} names no kernel of the file{_kernels_of(reference)}"
         raise ArgumentError(msg, word=reference)
     if (given.groups is None) == (given.extent is None):

@@ -55,7 +55,7 @@ def predict(
 ) -> None:
     """Predict a kernel's run time at given sizes, and show the contribution of each term of the model."""
     from perflex.analysis.source_lines import source_lines
-    from perflex.cli.arguments import read_calibration
+    from perflex.cli.arguments import file_and_name, read_calibration
     from perflex.cli.kernel_files import load_kernel
 
     loaded, rest = read_calibration(words, machine, KERNEL_FILES)
@@ -66,7 +66,7 @@ def predict(
     chosen = _combinations(sizes)
     # What the model leaves out is said for each size: accesses may depend on it.
     with terminal.warnings_shown():
-        name = kernel.rpartition(":")[2]
+        name = file_and_name(kernel)[1]
         if (launched := launch_of(unit)) is not None:
             refuse_timing(time=time)
             loaded = calibration_of_launch(loaded, machine, given=len(rest) < len(words))

@@ -103,11 +103,11 @@ def _times(text: str) -> tuple[str, str]:
 
 def _kernels(words: list[str]) -> tuple[dict[str, Any], dict[str, int]]:
     """Return kernels by function, or by the whole word where functions have one name; and the sizes."""
-    from perflex.cli.arguments import read_kernels_and_sizes
+    from perflex.cli.arguments import file_and_name, read_kernels_and_sizes
     from perflex.cli.kernel_files import load_work_items
 
     references, sizes = read_kernels_and_sizes(words)
-    functions = [reference.rpartition(":")[2] for reference in references]
+    functions = [file_and_name(reference)[1] for reference in references]
     names = functions if len(set(functions)) == len(functions) else references
     return {name: load_work_items(word) for name, word in zip(names, references, strict=True)}, sizes
 

@@ -151,6 +151,20 @@ def test_each_command_takes_source_code_with_its_launch(file, tmp_path, monkeypa
         assert expected in shown(*command.format(f"{file}:saxpy").split(), "n=4096", "--local", "64", "--global", "n")
 
 
+def test_template_arguments_may_lie_in_namespaces(tmp_path, monkeypatch, content, refused):
+    monkeypatch.chdir(tmp_path)
+    functor = "namespace op { struct Plus { __device__ float operator()(float a, float b) { return a + b; } }; }"
+    body = "Op op; float s = 0; for (int i = 0; i < N; i++) s = op(s, x[i]); x[threadIdx.x] = s;"
+    kernel = f"namespace lib {{ template <typename Op, int N> __global__ void sum(float *x) {{ {body} }} }}"
+    Path("my.cu").write_text(f"{functor}\n{kernel}\n")
+    launch = ("--local", "32", "--groups", "2")
+    found = content("features", "my.cu:sum<op::Plus, 8>", *launch, "-f", "f_op_float32_add")
+    assert found["f_op_float32_add"]["value"] == 2 * 8
+    assert "write a function's name without its namespace" in refused(
+        "features", "my.cu:lib::sum<op::Plus, 8>", *launch
+    )
+
+
 def test_sub_groups_are_those_of_the_machine(content):
     words = ("features", f"{EXAMPLES / 'matmul.cl'}:tiled", "--local", "16,16", "--global", "n,n", "n=1024")
     # A multiply-add of each work-item for each of n terms, counted by sub-groups.
