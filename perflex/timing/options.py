@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 from perflex.errors import MeasurementError
 
@@ -53,6 +54,11 @@ class TimingOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("trials", "min_trials", "warmups", "seed"):
+            value: object = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
+                msg = f"{name} must be a whole number of zero or more, not {value!r}"
+                raise MeasurementError(msg)
         if not 1 <= self.min_trials <= self.trials or self.warmups < 0:
             msg = (
                 f"timing needs 1 <= min_trials <= trials and warmups >= 0, "

@@ -318,3 +318,8 @@ def test_times_that_a_law_gives_exactly_have_intervals(residual):
 def test_what_is_no_number_is_no_time(given, told):
     with pytest.raises(CalibrationError, match=told):
         TimedKernel(square(), {"n": 64}, **given)
+
+
+def test_whole_numbers_with_a_point_are_the_same_sizes(tmp_path):
+    path = write(tmp_path, "kernel,n,seconds\nsquare,64.0,1\nsquare,64,1\nsquare,6.4e1,1\n")
+    assert [row.name for row in load_times(path, KERNELS).rows] == ["square(n=64)"] * 3

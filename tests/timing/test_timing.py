@@ -196,7 +196,10 @@ def test_noisy_kernels_end_when_they_are_known_or_out_of_trials():
     [
         ({"trials": 3, "min_trials": 4}, "min_trials <= trials .*got 4, 3"),
         ({"min_trials": 0}, "1 <= min_trials"),
-        ({"warmups": -1}, "warmups >= 0"),
+        ({"warmups": -1}, "warmups must be a whole number of zero or more, not -1"),
+        ({"seed": -1}, "seed must be a whole number of zero or more, not -1"),
+        ({"trials": "5"}, "trials must be a whole number of zero or more, not '5'"),
+        ({"trials": 60.5}, "trials must be a whole number of zero or more, not 60.5"),
         ({"budget_s": 0}, "budget_s, limit_s and build_limit_s must be positive, got 0"),
         ({"precision": 1}, "precision must be a fraction .*got 1"),
         ({"precision": float("nan")}, "precision must be a fraction .*got nan"),

@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import CalibrationError, TagError, UnsupportedKernelError
+from perflex.features.scop.checks import is_whole
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -75,7 +76,11 @@ class NamedKernels:
             made = maker(**arguments) if callable(maker) and not _is_kernel(maker) else maker
             self._made[key] = _checked_kernel(made, name)
         unit, own = self._made[key]
-        others = {word: read_value(text) for word, text in cells.items()}
+        # Tables of other programs have 1024.0 where a column has an empty cell, too: labels are the same.
+        others = {
+            word: int(value) if is_whole(value) else value
+            for word, value in ((word, read_value(text)) for word, text in cells.items())
+        }
         try:
             scop = extract_scop(unit, {**own, **{word: value for word, value in others.items() if type(value) is int}})
         except UnsupportedKernelError:
