@@ -54,7 +54,11 @@ _NAMES = {
 }  # fmt: skip
 CONSTANTS = {"inf", "inff", "huge_val", "huge_valf", "nan", "nanf"}
 # What hardware knows of a work-item.
-REGISTERS = {"lanemask_lt"}
+REGISTERS = {
+    "lanemask_lt", "clock", "clock64",
+    "get_sub_group_id", "get_sub_group_local_id", "get_sub_group_size", "get_max_sub_group_size",
+    "get_num_sub_groups", "get_enqueued_num_sub_groups",
+}  # fmt: skip
 _FOLDED = {each.__name__: each for each in (math.log2, math.log, math.sqrt, math.floor, math.ceil, math.exp2)}
 
 # Of two integers of 16 bits in one, or four of 8.

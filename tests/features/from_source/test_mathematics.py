@@ -44,9 +44,12 @@ CUDA = {
         "float32 sqrt, float32 abs, float32 add, float32 fma, float32 div",
     "b[i] = exp2f(2000.0f);": "float32 exp2",
     "d[i] = floor(1e999);": "float64 floor",
+    "if (clock64() > clock()) b[i] = 1;": "int64 cmp",
 }  # fmt: skip
 OPENCL = {
     "b[i] = dot(v[i], v[i]);": "float32 mul, float32 3 madd",
+    # Registers of the hardware
+    "if (get_sub_group_local_id() < get_sub_group_size()) b[get_sub_group_id()] = get_num_sub_groups();": "uint32 cmp",
     "b[i] = dot(b[i], b[i]);": "float32 mul",
     "b[i] = length(u[i]);": "float32 mul, float32 2 madd, float32 sqrt",
     "b[i] = fast_length(b[i]);": "float32 abs",
