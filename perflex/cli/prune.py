@@ -110,7 +110,8 @@ def _measured(
 
     if not batch:
         return pruned(candidates, calibration, keep=keep, machine=machine), {}, ""
-    kernels = [kernel_of(candidates.kernel(number)) for number in batch]
+    # Of a space one kernel stands for all, which are built anew each.
+    kernels = [kernel_of(candidates.kernel(number)) for number in (batch if candidates.build is None else batch[:1])]
     on = timing_device(calibration, device, machine=machine, kernels=kernels)
     with terminal.progress("measure:") as progress:
         measured = measure_variants(candidates, batch, calibration, on, progress)
