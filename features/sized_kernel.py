@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from perflex.errors import CalibrationError, MeasurementError, MissingSizeError
+from perflex.features.scop.checks import is_whole
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def sized_kernels(kernels: Sequence[Any]) -> list[SizedKernel]:
                 msg = f"expected a measurement kernel or a pair (loopy kernel, sizes), got {type(entry).__name__}"
                 raise CalibrationError(msg)
             kernel, sizes = entry
-            if several := [name for name, value in sizes.items() if np.ndim(value) and is_whole(value)]:
+            if several := [name for name, value in sizes.items() if is_whole(value) and np.ndim(value)]:
                 msg = f"size {several[0]} has several values; give a pair (kernel, sizes) for each"
                 raise MissingSizeError(msg, parameters=tuple(several))
             names = getattr(kernel, "name", None) or ",".join(sorted(getattr(kernel, "entrypoints", ())))
