@@ -153,8 +153,9 @@ def _points(union: Any, assumptions: Any) -> QuasiPolynomial:
         with limited(SYMBOLIC_LIMIT):
             coalesced = union.coalesce()
         return QuasiPolynomial(card(coalesced, assumptions))
-    except TooManyOperationsError:
-        # Simplified for all sizes, the set may be harder to count than the plain union at given ones.
+    except (TooManyOperationsError, isl.Error):
+        # Simplified for all sizes, the set may be harder to count than the plain union at given ones. And some sets isl
+        # fails to simplify, for an error of its own.
         return QuasiPolynomial.points_at_sizes(union, assumptions)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from perflex.features import counts_of, extract_scop, parse_feature, scop_from_yaml
 from perflex.features.families.memory_accesses import touched
+from perflex.isl import isl
 from sample_kernels import make, matmul
 from support.written_kernels import written
 
@@ -52,6 +53,14 @@ def test_stencils(offsets, n):
     assert numbers(found, n=n) == (accesses, len(touched), 8 * len(touched), accesses / len(touched))
     assert found.exact
     assert not found.elements.deferred
+
+
+def test_sets_that_isl_fails_to_simplify_are_counted_at_sizes(monkeypatch):
+    def failing(_):
+        raise isl.Error("total dimensionality changed unexpectedly")
+
+    monkeypatch.setattr("perflex.features.counting.touched.limited", failing)
+    assert numbers(footprint(extract_scop(stencil(STAR)), "array:x"), n=10)[1] == 8**3 + 6 * 8**2
 
 
 def test_triangular_domains():
