@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from perflex.features import counts_of, extract_scop, parse_feature, scop_from_yaml
+from perflex.features.counting.touched import isl
 from perflex.features.families.memory_accesses import touched
-from perflex.isl import isl
+
 from sample_kernels import make, matmul
 from support.written_kernels import written
 
