@@ -9,7 +9,6 @@ import pytest
 from perflex.features import counts_of, extract_scop, parse_feature, scop_from_yaml
 from perflex.features.counting.touched import isl
 from perflex.features.families.memory_accesses import touched
-
 from sample_kernels import make, matmul
 from support.written_kernels import written
 
@@ -58,7 +57,8 @@ def test_stencils(offsets, n):
 
 def test_sets_that_isl_fails_to_simplify_are_counted_at_sizes(monkeypatch):
     def failing(_):
-        raise isl.Error("total dimensionality changed unexpectedly")
+        msg = "total dimensionality changed unexpectedly"
+        raise isl.Error(msg)
 
     monkeypatch.setattr("perflex.features.counting.touched.limited", failing)
     assert numbers(footprint(extract_scop(stencil(STAR)), "array:x"), n=10)[1] == 8**3 + 6 * 8**2
