@@ -26,7 +26,7 @@ import traceback
 import warnings
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -122,14 +122,11 @@ def prepare(kinds: Sequence[Kind]) -> None:
     setattr(listing, "_listed", lambda: ((), ()))  # noqa: B010 - of a module, which a type checker knows
     os.environ["PERFLEX_STORE"] = "off"
     _KINDS[:] = kinds
-    before = Path.cwd()
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+    with tempfile.TemporaryDirectory() as folder, chdir(folder), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        os.chdir(folder)
         for kind in kinds:
             for content, _, rest in kind.valid():
                 kind.use(content, rest)
-        os.chdir(before)
 
 
 def run(numbers: range, seed: str, kinds: Sequence[Kind] = KINDS, processes: int = 2) -> Iterator[tuple[int, str]]:

@@ -43,8 +43,8 @@ items,unroll,size,time_ms
 128,2,1048576,1.5
 64,4,1048576,2.5
 """
-# Of the reference's source with tunables, what is left to the host program.
-DEFINED = "defines: {tile_size_y: 1, use_local: 0}\n"
+# Macros beside the tunables of the reference's source.
+DEFINED = "defines: {FACTOR: 1, EXTRA: 0}\n"
 T1 = """\
 {"General": {"BenchmarkName": "tiled", "OutputFormat": "JSON"},
  "ConfigurationSpace": {
