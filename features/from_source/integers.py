@@ -323,7 +323,7 @@ def fitted(value: Integer, dtype: str, where: Where) -> Integer:
     if beyond.is_empty():
         return value.typed(dtype)
     if bits >= 32 and set(where.sizes) & names_in(beyond):
-        # Sizes of which it leaves so many values are rare, and sets that wrap around there take minutes.
+        # Few sizes exceed a type of 32 bits; isl takes minutes for a set that wraps around at them.
         where.require_below(value, 1 << bits - 1)
         where.require_below(value.scaled(-1), (1 << bits - 1) + 1)
         return value.typed(dtype)

@@ -8,8 +8,8 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import chain
 from math import prod
-from numbers import Rational
-from typing import Any
+from numbers import Rational, Real
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -179,6 +179,11 @@ def require_whole(sizes: Mapping[str, Any], names: Iterable[str], kernel: str) -
             shown = f"one of {value.bit_length()} bits" if long else f"{value!r:.60}"
             msg = f"kernel {kernel!r}: size {name} must be a whole number below 2**63, such as 1024, not {shown}"
             raise MissingSizeError(msg, kernel=kernel, parameters=(name,))
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a real number, of any numeric type; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def is_whole(value: Any) -> bool:

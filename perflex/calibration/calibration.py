@@ -80,7 +80,7 @@ class Calibration(CalibrationRecord):
         values = self.feature_values(kernel, sizes, machine=machine)
         predicted = self.evaluate(values)
         if self.transferred is not None:
-            predicted = interval_at(self, values, kernels=known_as(self, kernel, sizes)).predicted
+            predicted = interval_at(self, values, kernels=known_as(self.transferred, kernel, sizes)).predicted
         warn_of_prediction(self.doubts(kernel, sizes, values, machine=machine))
         return predicted
 
@@ -129,7 +129,7 @@ class Calibration(CalibrationRecord):
             As `predict`.
         """
         values = self.feature_values(kernel, sizes, machine=machine)
-        known = () if self.transferred is None else known_as(self, kernel, sizes)
+        known = () if self.transferred is None else known_as(self.transferred, kernel, sizes)
         target = self.target(machine)
         found = interval_at(self, values, confidence, known).doubted(*kernel_doubts(self, kernel, sizes, target))
         if deviation := doubted_deviation(kernel, sizes, target):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from perflex.calibration.built_target import Knowledge
     from perflex.calibration.interval import PredictionInterval
     from perflex.calibration.record import CalibrationRecord
+    from perflex.calibration.transfer_prior import TransferPrior
     from perflex.fit.table import FeatureTable
 
 ELSEWHERE: Literal["timing on other devices"] = "timing on other devices"
@@ -91,9 +92,7 @@ def resting_on(calibration: CalibrationRecord, labels: Sequence[str]) -> list[Kn
     return [ELSEWHERE if label in timed else usual for label in labels]
 
 
-def known_as(
-    calibration: CalibrationRecord, kernel: Any, sizes: Mapping[str, Any], name: str = ""
-) -> list[tuple[str, str]]:
+def known_as(known: TransferPrior, kernel: Any, sizes: Mapping[str, Any], name: str = "") -> list[tuple[str, str]]:
     """Return label and program by which other devices know a kernel at sizes, as many as the sizes have values."""
     # Labels have whole numbers as such, whatever type sizes are of.
     columns = [
@@ -101,14 +100,13 @@ def known_as(
         for column in np.broadcast_arrays(*sizes.values())
     ]
     points = [dict(zip(sizes, point, strict=True)) for point in zip(*columns, strict=True)] if sizes else [{}]
-    known = calibration.transferred
-    if known is None:
-        return [_known_at(kernel, point, "") for point in points]
     found = [_known_at(kernel, point, name if name in known.programs else "") for point in points]
-    labels = {label_key(label): label for label in known.kernels} | {
-        label_key(label): label for label, _ in found if label in known.kernels
-    }
-    return [(labels.get(label_key(label), label), program) for label, program in found]
+    if all(label in known.kernels for label, _ in found):
+        return found
+    labels = {label_key(label): label for label in known.kernels}
+    return [
+        (label if label in known.kernels else labels.get(label_key(label), label), program) for label, program in found
+    ]
 
 
 def _known_at(kernel: Any, sizes: Mapping[str, Any], name: str) -> tuple[str, str]:

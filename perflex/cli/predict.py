@@ -106,7 +106,7 @@ def _predicted(
     from perflex.calibration.row_predictions import known_as, resting_on
 
     values = loaded.feature_values(unit, sizes, machine=machine)
-    known = known_as(loaded, unit, sizes, name) if loaded.transferred is not None else []
+    known = known_as(loaded.transferred, unit, sizes, name) if loaded.transferred is not None else []
     entry = {
         "sizes": sizes,
         "predicted_s": float(loaded.evaluate(values)),

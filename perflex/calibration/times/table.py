@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perflex.errors import CalibrationError
+from perflex.features.scop.checks import is_number
 from perflex.features.sized_kernel import sized_kernels
 from perflex.machines.residency import Resources
 
@@ -61,21 +61,17 @@ class TimedKernel:
         for field, known in (("name", alone.label), ("generator", alone.group)):
             if not getattr(self, field):
                 object.__setattr__(self, field, known)
-        if not (_is_number(self.seconds) and 0 < self.seconds < math.inf):
+        if not (is_number(self.seconds) and 0 < self.seconds < math.inf):
             msg = f"the time of {self.name} must be positive and finite, not {self.seconds} s"
             raise CalibrationError(msg, kernel=self.name)
         for field in ("spread", "repeatability"):
             value = getattr(self, field)
-            if not _is_number(value) or value < 0 or value == math.inf:
+            if not is_number(value) or value < 0 or value == math.inf:
                 msg = f"the {field} of {self.name} must be a fraction of zero or more, not {value}"
                 raise CalibrationError(msg, kernel=self.name)
-        if self.registers is not None and not (_is_number(self.registers) and self.registers >= 1):
+        if self.registers is not None and not (is_number(self.registers) and self.registers >= 1):
             msg = f"{self.name} has {self.registers} registers; state one or more, or None where it is not known"
             raise CalibrationError(msg, kernel=self.name)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)

@@ -95,13 +95,14 @@ def sliced(blocks: Sequence[GpuBlock]) -> tuple[GpuBlock, ...]:
 def _unspilt(blocks: Sequence[GpuBlock]) -> Sequence[GpuBlock]:
     """Return blocks that move spilt registers to others; the blocks themselves where more may change what is spilt."""
     every = [one for block in blocks for one in block.instructions]
-    local = [one for one in every if one.name in _LOCAL]
-    begin = min((one.address for one in local), default=0)
+    local = [one.address for one in every if one.name in _LOCAL]
+    if not local:
+        return blocks
     for one in every:
         # The pointer is set before, and nothing else has it.
         names = {*changed_by(one), *NAME.findall(" ".join(one.operands))}
         is_spill = one.name in _LOCAL and _word(one) is not None
-        sets = {"PT", *changed_by(one)} == {"PT", "R1"} and one.address < begin
+        sets = {"PT", *changed_by(one)} == {"PT", "R1"} and one.address < min(local)
         if not is_spill and (one.name in _LOCAL or ("R1" in names and not sets)):
             return blocks
     return [

@@ -23,13 +23,13 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass, field
-from numbers import Real
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perflex.errors import CalibrationError
+from perflex.features.scop.checks import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,9 +67,9 @@ class Promise:
     def __post_init__(self) -> None:
         for name in ("loss", "confidence"):
             given: object = getattr(self, name)
-            if isinstance(given, bool) or not isinstance(given, Real):
+            if not is_number(given):
                 msg = f"the {name} must be a number, not {given!r}"
-                raise ValueError(msg)  # noqa: TRY004  one error for all that is wrong with a promise
+                raise ValueError(msg)
         if not (math.isfinite(self.loss) and self.loss >= 0):
             msg = f"the loss must be a fraction of at least 0, e.g. 0.05 for 5 %, not {self.loss!r}"
             raise ValueError(msg)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from perflex.errors import CalibrationError, MeasurementError, warn
+from perflex.features.scop.checks import is_number
 from perflex.features.sized_kernel import SizedKernel, kernel_of
 from perflex.fit.result import geometric_mean_error
 from perflex.search.described.space import DescribedSpace
@@ -331,8 +332,7 @@ def _batch(found: Candidates, measured: object) -> tuple[NDArray[np.intp], Array
         if name not in number:
             msg = f"a time is given for {name!r}, which is none of the {len(names)} variants; names must be theirs"
             raise CalibrationError(msg, variant=name)
-        number_given = isinstance(seconds, (int, float, np.integer, np.floating)) and not isinstance(seconds, bool)
-        if not (number_given and 0 < seconds < math.inf):
+        if not (is_number(seconds) and 0 < seconds < math.inf):
             msg = f"the time of {name!r} is {seconds!r}; it must be positive, and failed variants be left out"
             raise CalibrationError(msg, variant=name)
         times.setdefault(number[name], []).append(float(seconds))

@@ -165,12 +165,13 @@ class Candidates:
 
         Variants of a space are known by no label: tables of times name functions, not settings.
         """
-        if calibration.transferred is None:
+        known = calibration.transferred
+        if known is None:
             return []
         if self.build is not None:
             return [("", "")] * len(self)
         rows = zip(self.names, self.kernels, self.sizes, strict=True)
-        return [known_as(calibration, kernel, sizes, name.rpartition(":")[2])[0] for name, kernel, sizes in rows]
+        return [known_as(known, kernel, sizes, name.rpartition(":")[2])[0] for name, kernel, sizes in rows]
 
     def predicted(self, calibration: Calibration) -> Array:
         """Return the predicted times in s, shape ``(len(self),)``, as `Calibration.predict` has them."""

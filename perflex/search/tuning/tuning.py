@@ -16,7 +16,6 @@ import uuid
 from collections import Counter
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from perflex.calibration.device_match import device_of_machine, timing_device
 from perflex.calibration.doubts import machine_doubts, value_doubts
 from perflex.devices.device import Device
 from perflex.errors import CalibrationError, DoubtfulPredictionWarning, MeasurementError, PerflexError, warn
+from perflex.features.scop.checks import is_number
 from perflex.features.sized_kernel import SizedKernel, kernel_of
 from perflex.features.values import target_of
 from perflex.isl import ISL_LOCK
@@ -300,7 +300,7 @@ class _MeasuredByUser:
         found: dict[int, float] = {}
         for each in proposals:
             seconds: object = self._measure(each)
-            if isinstance(seconds, bool) or not isinstance(seconds, Real):
+            if not is_number(seconds):
                 msg = f"measure returned {seconds!r} for {each.name!r}; it must be a number, nan if it failed"
                 raise CalibrationError(msg, variant=each.name)
             if math.isfinite(seconds):

@@ -135,7 +135,8 @@ def test_what_sources_have_timed_with_a_scalar_is_known_for_that_scalar(alpha, k
     rows = [({"n": 4096, "m": m, "alpha": 0.5}, seconds) for m, seconds in ((8, 3e-6), (16, 9e-6), (64, 2e-5))]
     rows += [({"n": 4096, "m": 16, "alpha": 0}, 9e-5)]
     table = TimesTable([TimedKernel(kernel, sizes, t) for sizes, t in rows], device="one")
-    label, _ = known_as(transfer([calibrate(MODEL, times=table)]), kernel, {"m": 16, "n": 4096, "alpha": alpha})[0]
+    prior = transfer([calibrate(MODEL, times=table)]).transferred
+    label, _ = known_as(prior, kernel, {"m": 16, "n": 4096, "alpha": alpha})[0]
     assert label == ("added(n=4096, m=16, alpha=0.5)" if known else f"added(m=16, n=4096, alpha={alpha})")
 
 

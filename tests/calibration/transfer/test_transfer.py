@@ -245,8 +245,8 @@ def test_intervals_hold(sources, count):
 ])  # fmt: skip
 def test_kernels_are_known_at_sizes_of_any_type_in_any_order(sizes, name, labels):
     known = ("axpy(n=64, alpha=0.5)", "axpy(n=64, alpha=0)", "own(alpha=0.25, n=128)")
-    calibration = SimpleNamespace(transferred=SimpleNamespace(kernels=known, programs=("axpy", "own")))
-    assert [label for label, _ in known_as(calibration, axpy(), sizes, name)] == labels
+    prior = SimpleNamespace(kernels=known, programs=("axpy", "own"))
+    assert [label for label, _ in known_as(prior, axpy(), sizes, name)] == labels
 
 
 def test_sources_of_one_device_are_told(world):

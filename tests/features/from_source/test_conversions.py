@@ -118,7 +118,7 @@ def test_a_counter_that_never_reaches_its_end():
 
 
 def test_an_index_that_sizes_make_too_large_for_its_type():
-    """Isl took minutes for how far it reaches: it was described for all sizes as it wraps around."""
+    """One description for all sizes, which wraps around at some, takes isl minutes: at these there is another one."""
     text = """kernel void f(global float *a, global float *b, const int nx, const int ny) {
         const int x0 = get_group_id(0)*16*1000000, y0 = get_group_id(1), tx = get_local_id(0);
         for (int u = 0; u < 1000000; u++) for (int q = 0; q < 7; q++) for (int r = 0; r < 7; r++)
