@@ -42,6 +42,8 @@ class Target:
     lock_step
         Whether the work-items of a sub-group go through loops together. On PoCL each ends its loop before the next one
         begins it.
+    caches
+        What a run finds in a GPU's L2 cache, ``"warm"`` or ``"cold"`` (`estimate_volumes`).
     """
 
     sub_group_size: int = DEFAULT_SUB_GROUP_SIZE
@@ -50,6 +52,7 @@ class Target:
     resources: Resources | None = None
     code: tuple[CompiledProgram, ...] | None = None
     lock_step: bool = True
+    caches: str = "warm"
 
     @property
     def registers_per_item(self) -> int | None:

@@ -28,8 +28,8 @@ from perflex.features.scop.scop import Scop
 from perflex.features.target import Target
 from perflex.machines.machine import Machine
 
-# Values by identifier, of a Scop at integer sizes on a machine, with registers per work-item.
-_Compute = Callable[[Scop, Mapping[str, int], Machine, int | None], Mapping[str, float]]
+# Values by identifier, of a Scop at integer sizes on a target that has a machine.
+_Compute = Callable[[Scop, Mapping[str, int], Target], Mapping[str, float]]
 
 RESIDENCY_FEATURES = {"f_waves": "wave", "f_wave_quantisation": "1", "f_occupancy": "1", "f_su_imbalance": "1"}
 VOLUME_FEATURES = {
@@ -53,12 +53,21 @@ _CACHE_TRANSACTIONS = dict.fromkeys(("f_txn_l2", "f_txn_dram"), "transaction")
 _WITH_LOADS = {*VOLUME_FEATURES, *_L1_TRANSACTIONS, *_CACHE_TRANSACTIONS}
 
 
-def _volumes(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Mapping[str, float]:
-    return estimate_volumes(scop, sizes, machine, registers=registers).features()
+def _waves(scop: Scop, sizes: Mapping[str, int], target: Target) -> Mapping[str, float]:
+    return wave_values(scop, sizes, target.need_machine(), target.registers_per_item)
 
 
-def _su(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> Mapping[str, float]:
-    volumes = su_volumes(recognise_stencil(scop, sizes), machine, registers=registers)
+def _volumes(scop: Scop, sizes: Mapping[str, int], target: Target) -> Mapping[str, float]:
+    machine, registers = target.need_machine(), target.registers_per_item
+    return estimate_volumes(scop, sizes, machine, registers=registers, caches=target.caches).features()
+
+
+def _transactions(scop: Scop, sizes: Mapping[str, int], target: Target) -> Mapping[str, float]:
+    return cache_transactions(scop, sizes, target.need_machine(), target.registers_per_item, target.caches)
+
+
+def _su(scop: Scop, sizes: Mapping[str, int], target: Target) -> Mapping[str, float]:
+    volumes = su_volumes(recognise_stencil(scop, sizes), target.need_machine(), registers=target.registers_per_item)
     return {name: float(getattr(volumes, name.removeprefix("f_su_"))) for name in _SU_FEATURES}
 
 
@@ -70,10 +79,10 @@ def _value(compute: _Compute, scop: Scop, sizes: Mapping[str, int], target: Targ
             "that loads and stores; fewer outputs per work-item avoid it"
         )
         warn(msg)
-    machine, registers = target.need_machine(), target.registers_per_item
+    machine = target.need_machine()
     require_gpu(machine)
-    key = (compute, machine, registers)
-    value = float(kept(scop, "on machines", sizes, key, lambda: compute(scop, sizes, machine, registers))[name])
+    key = (compute, machine, target.registers_per_item, target.caches)
+    value = float(kept(scop, "on machines", sizes, key, lambda: compute(scop, sizes, target))[name])
     if isnan(value):
         machine.need_l1_rules()
     return value
@@ -166,7 +175,7 @@ def _nothing(scop: Scop, sizes: Sizes) -> Any:
 
 
 ON_MACHINE = (
-    _on_gpu("Waves of work-groups, and how full they are", RESIDENCY_FEATURES, wave_values, "overhead", None),
+    _on_gpu("Waves of work-groups, and how full they are", RESIDENCY_FEATURES, _waves, "overhead", None),
     _on_gpu(
         "Bytes between the levels of a GPU's memory, and cycles of its L1", VOLUME_FEATURES, _volumes, _volume_cost
     ),
@@ -174,11 +183,11 @@ ON_MACHINE = (
     _on_gpu(
         "Memory transactions of L1 and of local memory",
         _L1_TRANSACTIONS,
-        lambda *given: l1_transactions(*given[:3]),
+        lambda scop, sizes, target: l1_transactions(scop, sizes, target.need_machine()),
         "memory",
         counted_of_all,
     ),
-    _on_gpu("Memory transactions of L2 and of DRAM", _CACHE_TRANSACTIONS, cache_transactions, "memory"),
+    _on_gpu("Memory transactions of L2 and of DRAM", _CACHE_TRANSACTIONS, _transactions, "memory"),
     Family(
         "Bytes or cycles of one level per run of a kernel on a CPU",
         "f_ecm_(vol|cycles)_([a-z][a-z0-9]*)(?:_cores:([1-9][0-9]{0,5}))?",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, TypeVar
 
 from perflex.features.counting.chains import chains_of, sequential_loops
@@ -64,10 +65,10 @@ class _Run:
         registers = self.target.registers_per_item
         return self._kept("fillings", lambda: fillings(self.scop, self.sizes, self.machine, registers))
 
-    def volumes(self, caches: str = "warm") -> Volumes:
+    def volumes(self) -> Volumes:
         """Return the data volumes; zero for a kernel that accesses no memory."""
-        given: dict[str, Any] = {"registers": self.target.registers_per_item, "caches": caches}
-        return self._kept(f"volumes {caches}", lambda: estimate_volumes(self.scop, self.sizes, self.machine, **given))
+        given: dict[str, Any] = {"registers": self.target.registers_per_item, "caches": self.target.caches}
+        return self._kept("volumes", lambda: estimate_volumes(self.scop, self.sizes, self.machine, **given))
 
     def slots(self) -> Mapping[str, float]:
         """Return the sub-groups' instructions by pipeline, and beside them ``"all"``."""
@@ -90,7 +91,7 @@ class _Run:
 
     def _kept(self, what: str, compute: Callable[[], _Value]) -> _Value:
         target = self.target
-        key = (what, target.machine, target.registers_per_item, target.sub_group_size)
+        key = (what, target.machine, target.registers_per_item, target.sub_group_size, target.caches)
         return kept(self.scop, "peaks", self.sizes, key, compute)
 
 
@@ -119,8 +120,8 @@ def _slots(run: _Run) -> dict[str, float]:
     return {**found, "all": sum(by_class.values()) + extra}
 
 
-def _dram(run: _Run, caches: str = "warm") -> float:
-    total = run.volumes(caches).total
+def _dram(run: _Run) -> float:
+    total = run.volumes().total
     return run.over(total.dram_load + total.dram_store, "dram_bandwidth")
 
 
@@ -163,6 +164,15 @@ def _atomic(run: _Run) -> float:
             updates / run.need("distinct_atomics_per_cycle") if elements > 1 else 0.0,
         )
     return cycles / run.need("clock_hz")
+
+
+def _barrier(run: _Run) -> float:
+    """Return the time of barriers if a compute unit let one sub-group through in each cycle."""
+    counts, lanes = counts_of(run.scop), run.need("sub_group_size")
+    launches = enumerate(run.scop.launches)
+    return run.unit_seconds(
+        sum(run.at(counts.barriers("local", number)) * ceil(one.group_size / lanes) for number, one in launches)
+    )
 
 
 def _group(run: _Run) -> float:
@@ -266,7 +276,6 @@ def _chained(run: _Run, launch: int) -> float:
 
 _RESOURCES: Mapping[str, Callable[[_Run], float]] = {
     "dram": _dram,
-    "dram_cold": lambda run: _dram(run, "cold"),
     "l2": _l2,
     "l1": _l1,
     "local": _local,
@@ -277,12 +286,13 @@ _RESOURCES: Mapping[str, Callable[[_Run], float]] = {
     "issue": lambda run: run.unit_seconds(run.over(run.slots()["all"], "schedulers_per_unit"), "on_schedulers"),
     "atomic": _atomic,
     "atomic_local": lambda run: run.unit_seconds(local_atomic_cycles(run.scop, run.sizes, run.machine)),
+    "barrier": _barrier,
     "group": _group,
     "latency": _latency,
 }
 # Latencies are those of memory, local memory and arithmetic.
 _COSTS: Mapping[str, Cost] = {
-    **dict.fromkeys(("dram", "dram_cold", "l2", "atomic"), "memory"),
+    **dict.fromkeys(("dram", "l2", "atomic"), "memory"),
     "group": "overhead",
     "latency": "other",
 }

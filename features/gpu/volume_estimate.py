@@ -253,11 +253,11 @@ def local_atomic_cycles(scop: Scop, sizes: Mapping[str, int], machine: Machine) 
 
 
 def cache_transactions(
-    scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None, caches: str | None = None
 ) -> dict[str, float]:
     """Return the sectors between L2 and L1 and between DRAM and L2, from the data volumes, per run of the kernel."""
     require_gpu(machine)
-    volumes = estimate_volumes(scop, sizes, machine, registers=registers).total
+    volumes = estimate_volumes(scop, sizes, machine, registers=registers, caches=caches).total
     sector = machine.need("sector_bytes")
     return {
         "f_txn_l2": (volumes.l2_l1_load + volumes.l2_l1_store) / sector,

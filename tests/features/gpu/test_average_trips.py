@@ -5,8 +5,9 @@ from fractions import Fraction
 import pytest
 
 from perflex import annotate, estimate_volumes, load_machine, source_kernel
-from perflex.features import extract_scop, kernel_feature_values
+from perflex.features import Target, extract_scop
 from perflex.features.gpu.volume_estimate import local_transactions
+from perflex.features.values import feature_values
 from support.written_kernels import written
 
 V100 = load_machine("V100")
@@ -35,10 +36,10 @@ def test_volumes_are_those_of_the_average(trips):
     assert [found.arrays[name].dram_load for name in ("count", "y")] == [once, 0]
     assert found.arrays["y"].dram_store == once
     # Eight sectors, or one wavefront of local memory, for each of 32 floats.
-    names = ("f_txn_global", "f_peak_dram_cold")
-    values = kernel_feature_values(names, scop, {"n": ITEMS}, machine=V100)
+    names = ("f_txn_global", "f_peak_dram")
+    values = feature_values(names, scop, {"n": ITEMS}, Target(machine=V100, caches="cold"))
     assert values["f_txn_global"] == pytest.approx((trips + 2) * once / 32)
-    assert values["f_peak_dram_cold"] == pytest.approx((trips + 2) * once / V100.dram_bandwidth)
+    assert values["f_peak_dram"] == pytest.approx((trips + 2) * once / V100.dram_bandwidth)
     wavefronts = local_transactions(scop, {"n": ITEMS}, V100)
     assert wavefronts["sums", "store"] == pytest.approx(trips * ITEMS / 32)
     assert wavefronts["sums", "load"] == pytest.approx((trips + 1) * ITEMS / 32)
