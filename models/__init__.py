@@ -78,6 +78,8 @@ class ParameterDescription(Fields, frozen=True):
     meaning: str
     unit: str
     usual: Finite | None = None
+    # Standard deviation of the logarithm of its values about the usual one, over devices.
+    spread: Positive = 0.2
 
 
 class KernelSet(Fields, frozen=True):

@@ -34,6 +34,12 @@ _Value = TypeVar("_Value")
 _WAVEFRONT_BYTES = 128
 # Compilers unroll innermost loops of many iterations by four.
 _UNROLLED = 4
+# Updates of words beside each other, for one of the same word, and how long one of eight bytes takes: from histograms
+# of 256 and 512 bins on Turing and Ampere (gpuperf and NVBench collections), and 32-bit and 64-bit updates on an
+# RTX 3080 (HeCBench's atomicPerf and atomicIntrinsics, counted by Nsight Compute; gpuFLOPBench).
+_NEIGHBOURS = 1.5
+_WIDE_UPDATE = 3.2
+_WORD_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -147,22 +153,35 @@ def _local(run: _Run) -> float:
     return run.unit_seconds(total.local_wavefronts_load + total.local_wavefronts_store)
 
 
+def _ldst(run: _Run) -> float:
+    """Return the time that the addresses of loads and stores take, of global and of local memory."""
+    found = instructions_of(run.scop, run.target.sub_group_size)
+    lanes = run.at(found["ldst_global"] + found["ldst_local"]) * run.target.sub_group_size
+    return run.unit_seconds(run.over(lanes, "load_store_per_cycle"))
+
+
 def _atomic(run: _Run) -> float:
     """Return the time of updates of global memory, which the L2 cache does for all sub-groups of a launch together.
 
-    An element's queue is as long as its updates, whichever sub-group makes them. Elements that depend on data are as
-    many as the array may have, all updated equally often.
+    Updates of a line wait for one another, whichever sub-group makes them. Integers at one address, which compilers can
+    see to be one, are added up in a sub-group first. Elements that depend on data are as many as the array may have,
+    all updated equally often.
     """
     counts, cycles = counts_of(run.scop), 0.0
     for item in counts.accesses:
         if not item.access.atomic or item.access.direction != "store" or item.array.space != "global":
             continue
         touched = counts.footprint_among((item,))
-        updates, elements = run.at(touched.accesses), max(1.0, run.at(touched.elements))
-        cycles += max(
-            updates / elements / run.need("atomics_per_cycle"),
-            updates / run.need("distinct_atomics_per_cycle") if elements > 1 else 0.0,
-        )
+        added_up = item.is_uniform and not item.access.assumed and "int" in item.array.dtype
+        instances = counts.instances(item.statement, run.target.sub_group_size if added_up else None)
+        updates, elements = run.at(instances), max(1.0, run.at(touched.elements))
+        lines = max(1.0, elements * item.array.itemsize / run.need("line_bytes"))
+        each = _WIDE_UPDATE if item.array.itemsize > _WORD_BYTES else 1.0
+        queue = updates / lines * each / run.need("atomics_per_cycle")
+        if elements > 1:
+            cycles += max(queue / _NEIGHBOURS, updates / run.need("distinct_atomics_per_cycle"))
+        else:
+            cycles += queue
     return cycles / run.need("clock_hz")
 
 
@@ -278,6 +297,7 @@ _RESOURCES: Mapping[str, Callable[[_Run], float]] = {
     "dram": _dram,
     "l2": _l2,
     "l1": _l1,
+    "ldst": _ldst,
     "local": _local,
     "fp32": lambda run: run.piped("fp32", 2),
     "fp64": lambda run: run.piped("fp64", 2),

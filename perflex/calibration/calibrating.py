@@ -17,7 +17,7 @@ from perflex.calibration.gathering import Measuring, gather, target_on
 from perflex.calibration.ready import described_model, found_device, own_cpu, ready_model, usual_fit
 from perflex.calibration.times.table import KnownTimes
 from perflex.calibration.times.target import machine_for_times, require_no_device, target_for_times
-from perflex.calibration.usual_prior import fit_about_usual
+from perflex.calibration.usual_prior import fit_about_usual, usual_description
 from perflex.devices.device import identity
 from perflex.devices.listing import is_wall_time
 from perflex.errors import CalibrationError
@@ -131,7 +131,9 @@ def calibrate(
     with progress_shown(run.progress, "calibrate:") as report:
         measuring = Measuring(where, options, target, run.executor, run.measure_executor, report, *_checked(model, fit))
         table, spent = _gathered(model, kernels, budget_s, measuring)
-    found = calibration_from_table(model, table, fitted(model, table, fit), device=where, timing=options)
+    ready = usual_description(model)
+    fit_result = fitted(model, table, fit) if ready is None else fit_about_usual(ready, table)
+    found = calibration_from_table(model, table, fit_result, device=where, timing=options)
     found = replace(found, options={**found.options, **spent}, cpu=cpu)
     warn_of_doubts(found)
     return found

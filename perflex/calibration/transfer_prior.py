@@ -74,6 +74,9 @@ class TransferPrior(Fields, frozen=True, omit_defaults=True):
         predicted sources best that were left out.
     limits
         Deviations within which left-out sources' rows lay, in standard deviations as predicted, for `LEVELS`.
+    launches
+        Seconds that a launch costs by what a time is of: ``"gpu"``, the GPU's own duration, which predictions are of;
+        ``"queued"``, launches back to back; ``"host"``, launches that the host waits for. Empty where it is not known.
     conflict
         Probability of samples that lie so far from what the prior predicts, if the device were like the sources; None
         without samples.
@@ -86,6 +89,7 @@ class TransferPrior(Fields, frozen=True, omit_defaults=True):
     unknown: _Deviation = 0.0
     weight: _Share = 1.0
     limits: tuple[_Deviation, ...] = ()
+    launches: dict[str, Annotated[float, Meta(gt=0)]] = field(default_factory=dict)
     conflict: _Share | None = None
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import log
 from typing import TYPE_CHECKING
@@ -17,14 +18,14 @@ from perflex.fit.table import FeatureTable
 from perflex.models import load_model, model_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from numpy.typing import NDArray
 
     from perflex.expression.model import Model
     from perflex.fit.result import FitResult
     from perflex.models import ModelDescription
 
-SPREAD = 0.2
-"""Standard deviation of a parameter's logarithm, over devices, about its usual value."""
+    Array = NDArray[np.float64]
+
 NOISE = 0.15
 """Standard deviation of a row's residual, in the logarithm."""
 # So many rows of one generator say something new: a model is off by much the same in all of them.
@@ -34,29 +35,49 @@ _INDEPENDENT = 4
 def fit_about_usual(description: ModelDescription, table: FeatureTable) -> FitResult:
     """Fit a ready model's parameters, with its usual values as a prior.
 
-    Of the rows of one generator, such as the configurations of one problem, the fast ones count more: a row that takes
-    twice as long as the fastest weighs half. All together count as a few.
+    All rows of one generator count together as a few. Of the configurations of one problem the fast ones count more: a
+    row that takes twice as long as the fastest weighs half. A general model's generators are no such problems; what it
+    errs by when each is left out in turn is the deviation of a residual.
     """
     model = description.model(table.output)
-    prior = _about(description.usual)
     seconds = table.column(model.output_feature)
     groups = np.array(table.groups or table.kernels)
     _, place, count = np.unique(groups, return_inverse=True, return_counts=True)
-    best = np.full(len(count), np.inf)
-    np.minimum.at(best, place, seconds)
-    weight = best[place] / seconds * np.minimum(1.0, _INDEPENDENT / count[place])
-    return fit_with_prior(model, table, prior, deviations=NOISE / np.sqrt(weight))
+    weight = np.minimum(1.0, _INDEPENDENT / count[place])
+    if not description.general:
+        best = np.full(len(count), np.inf)
+        np.minimum.at(best, place, seconds)
+        weight = best[place] / seconds * weight
+    prior, roots = prior_about(description), np.sqrt(weight)
+    if description.general and len(count) > 1:
+        errors = [_left_out(model, table, prior, roots, place == number) for number in range(len(count))]
+        prior = replace(prior, noise=max(NOISE, float(np.sqrt(np.mean(errors)))))
+    return fit_with_prior(model, table, prior, deviations=prior.noise / roots)
 
 
-def _about(usual: Mapping[str, float]) -> Prior:
-    return Prior({name: ParameterPrior(log(value), SPREAD) for name, value in usual.items()}, NOISE, (USUAL,))
+def _left_out(model: Model, table: FeatureTable, prior: Prior, roots: Array, own: NDArray[np.bool_]) -> float:
+    """Return the mean square of the logarithms of what a generator's rows are predicted wrong by from all others."""
+    others, rows = table.take(np.flatnonzero(~own)), table.take(np.flatnonzero(own))
+    fit = fit_with_prior(model, others, prior, deviations=prior.noise / roots[~own], precise=False)
+    predicted = model.evaluate(fit, rows.columns(model.input_features()))
+    return float(np.mean(np.log(predicted / rows.column(model.output_feature)) ** 2))
+
+
+def prior_about(description: ModelDescription) -> Prior:
+    """Return the prior that a ready model's usual values are."""
+    entries = {
+        name: ParameterPrior(log(one.usual), one.spread)
+        for name, one in description.parameters.items()
+        if one.usual is not None
+    }
+    return Prior(entries, NOISE, (USUAL,))
 
 
 @lru_cache
-def usual_values(model: Model) -> Mapping[str, float]:
-    """Return the usual values of a model's parameters; empty unless it is a ready model that has them."""
+def usual_description(model: Model) -> ModelDescription | None:
+    """Return the ready model with usual values that a model is; None where there is none."""
     ready = (load_model(name) for name in model_names())
-    return next((one.usual for one in ready if one.usual and one.expression == model.expression), {})
+    return next((one for one in ready if one.usual and one.expression == model.expression), None)
 
 
 def usual_calibration(description: ModelDescription, machine: str) -> Calibration:
@@ -70,7 +91,7 @@ def usual_calibration(description: ModelDescription, machine: str) -> Calibratio
     table = FeatureTable(model.output_feature, names, (), np.empty((0, len(names))), info=info, machine=machine)
     return Calibration(
         model=model,
-        fit=fit_with_prior(model, table, _about(description.usual)),
+        fit=fit_with_prior(model, table, prior_about(description)),
         table=table,
         device={"name": machine},
         machine=machine,

@@ -204,6 +204,8 @@ class Machine:
     int32_per_cycle, int32_mul_per_cycle, special_per_cycle
         Results per cycle and compute unit: integer additions, comparisons and bit operations; integer multiplications
         or multiply-adds; special functions (reciprocals, roots, exponentials, logarithms, sines).
+    load_store_per_cycle
+        Work-items whose addresses of loads and stores a compute unit takes per cycle, of global and of local memory.
     atomics_per_cycle, distinct_atomics_per_cycle
         Atomic updates of global memory per cycle over all compute units: of one address, and of different ones.
     l2_bytes_per_cycle
@@ -277,6 +279,7 @@ class Machine:
     int32_per_cycle: float | None = _fact("op/cycle", whole=False)
     int32_mul_per_cycle: float | None = _fact("op/cycle", whole=False)
     special_per_cycle: float | None = _fact("op/cycle", whole=False)
+    load_store_per_cycle: float | None = _fact("op/cycle", whole=False)
     atomics_per_cycle: float | None = _fact("op/cycle", whole=False)
     distinct_atomics_per_cycle: float | None = _fact("op/cycle", whole=False)
     l2_bytes_per_cycle: float | None = _fact("B/cycle", whole=False)

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from judging import HEADINGS, Method, refusals, row_of, table, write_cases
+from real_gpus_parts import streaming
 from real_gpus_parts.counting import count
 from real_gpus_parts.methods import PREDICTORS, answer, general_calibration
 from real_gpus_parts.rows import CONFIGURATIONS, choose, read_rows
@@ -156,6 +157,20 @@ def report(methods: Sequence[Method], measured: Mapping[Case, float]) -> str:
     for study, data in dict.fromkeys((case.study, case.data) for case in measured):
         own = {case: seconds for case, seconds in measured.items() if (case.study, case.data) == (study, data)}
         text += f"\n## {data}: {study}\n\n{table(('GPU', 'samples', *HEADINGS), _lines(methods, own))}"
+        if data == "small_kernels":
+            text += _cells(methods, own)
+    return text
+
+
+def _cells(methods: Sequence[Method], measured: Mapping[Case, float]) -> str:
+    """Return tables of predicted over measured, geometric means by numbers of elements and work-items."""
+    text = ""
+    for method in methods:
+        for gpu in dict.fromkeys(case.gpu for case in measured):
+            ratios = {c.label: method.seconds[c] / s for c, s in measured.items() if c.gpu == gpu and c in method.seconds}
+            if ratios:
+                heads = (f"{method.name}, {gpu}: predicted / measured", *streaming.columns(list(ratios)))
+                text += f"\n{table(heads, streaming.means(ratios))}"
     return text
 
 

@@ -24,13 +24,15 @@ from judging import table  # noqa: E402
 
 from perflex.calibration.calibrating import calibration_from_table  # noqa: E402
 from perflex.calibration.interval import interval_at  # noqa: E402
-from perflex.calibration.usual_prior import NOISE, SPREAD, fit_about_usual, usual_calibration  # noqa: E402
+from perflex.calibration.usual_prior import NOISE, fit_about_usual, usual_calibration  # noqa: E402
 from support.usual_devices import GENERAL, MODEL, counted, in_interval, timed  # noqa: E402
 
 if TYPE_CHECKING:
     from perflex import Calibration, FeatureTable
 
 MACHINE = "H100-SXM"
+# The spread that the model states of its parameters.
+SPREAD = 0.2
 ROWS = (0, 1, 2, 4, 6, 10, 20)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.calibration.prediction_variance import student_quantile
-from perflex.calibration.usual_prior import SPREAD, usual_values
+from perflex.calibration.usual_prior import usual_description
 from perflex.errors import CalibrationError
 from perflex.fit.options import ParameterPrior, Prior
 from perflex.fit.posterior import fit_with_prior, posterior_of_logarithms
@@ -71,7 +71,7 @@ def shared_prior(sources: Sequence[CalibrationRecord]) -> tuple[Prior, list[Sour
     values, variances = _own(sources)
     prior = _prior(model, values, variances, _noise(sources), names)
     fits = [_kept(model, source, name) for source, name in zip(sources, names, strict=True)]
-    for _ in range(0 if usual_values(model) else _ROUNDS):
+    for _ in range(0 if usual_description(model) else _ROUNDS):
         fits = [
             _refitted(model, source.table, prior, name) if len(source.table) else fit
             for source, name, fit in zip(sources, names, fits, strict=True)
@@ -138,9 +138,9 @@ def _noise(sources: Sequence[CalibrationRecord]) -> float:
 
 
 def _prior(model: Model, values: Array, variances: Array, noise: float, names: tuple[str, ...]) -> Prior:
-    parameters, stated = model.params(), usual_values(model)
-    if stated:
-        values = np.vstack([values, [stated[name] for name in parameters]])
+    parameters, stated = model.params(), usual_description(model)
+    if stated is not None:
+        values = np.vstack([values, [stated.usual[name] for name in parameters]])
         variances = np.vstack([variances, np.zeros(len(parameters))])
     held = [_is_held(model, name, values[:, place]) for place, name in enumerate(parameters)]
     logs = np.full(values.shape, np.nan)
@@ -159,9 +159,9 @@ def _prior(model: Model, values: Array, variances: Array, noise: float, names: t
     freedom = np.maximum(count - 1.0, 0.0)
     own = np.where(freedom > 0, squares * count / np.maximum(freedom, 1e-9), 0.0)
     known = freedom > 0
-    usual = float(np.median(own[known])) if known.any() else _USUAL_SPREAD**2
-    if stated:
-        usual = SPREAD**2
+    usual = np.full(len(parameters), float(np.median(own[known])) if known.any() else _USUAL_SPREAD**2)
+    if stated is not None:
+        usual = np.array([stated.parameters[name].spread ** 2 for name in parameters])
     spread = np.sqrt((_USUAL_DEVICES * usual + freedom * own) / (_USUAL_DEVICES + freedom))
     # The mean of few devices is itself not known, nor is their spread.
     widening = student_quantile(_PROBABILITY, _USUAL_DEVICES + freedom) / student_quantile(_PROBABILITY, 1e9)
@@ -188,7 +188,7 @@ def _is_held(model: Model, name: str, column: Array) -> bool:
 
 def _kept(model: Model, source: CalibrationRecord, name: str) -> SourceFit:
     count, residuals = len(model.params()), np.empty(0)
-    if usual_values(model):
+    if usual_description(model) is not None:
         residuals = -np.log1p(np.maximum(np.asarray(source.fit.relative_errors), _LEAST_NOISE - 1.0))
     return SourceFit(name, source.fit.vector, np.zeros(count), residuals)
 

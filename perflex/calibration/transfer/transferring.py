@@ -33,7 +33,7 @@ from perflex.calibration.transfer.devices import (
 from perflex.calibration.transfer.priors import require_one_model, shared_prior
 from perflex.calibration.transfer.residuals import components_of
 from perflex.calibration.transfer_prior import LEVELS, NORMAL, transferred_predictions
-from perflex.calibration.usual_prior import usual_values
+from perflex.calibration.usual_prior import usual_description
 from perflex.errors import CalibrationError, MachineError, warn
 from perflex.features.target import using_machine
 from perflex.machines.files import load_machine
@@ -250,7 +250,7 @@ def device_folds(sources: Sources, samples: int, seed: int) -> DeviceErrors:
     with_rows = [i for i, table in enumerate(sources.tables) if len(table) > 1]
     if len(with_rows) < _FEWEST_SOURCES:
         # How much devices differ, the model states, or one of them cannot tell.
-        return DeviceErrors(1.0, NORMAL if usual_values(sources.model) else (), 1.0)
+        return DeviceErrors(1.0, NORMAL if usual_description(sources.model) is not None else (), 1.0)
     generator = np.random.default_rng(seed)
     draws = [
         _draw(sources, source, samples, generator) for source in with_rows for _ in range(_DRAWS if samples else 1)

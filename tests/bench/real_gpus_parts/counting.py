@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-# What a feature of a launch that finds its data in L2 is called where nothing of it is there.
-_COLD = {"f_peak_dram": "f_peak_dram_cold"}
-
 
 def count(
     rows: Sequence[MeasuredRow], features: Sequence[str], workers: int = 2, progress: Progress | None = None
@@ -48,10 +45,11 @@ def count(
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore", PerflexWarning)
         for (name, size, registers, warm), own in groups.items():
-            parsed = [parse_feature(each if warm else _COLD.get(each, each)) for each in features]
+            parsed, caches = [parse_feature(each) for each in features], "warm" if warm else "cold"
             launches = [(number, *launch) for number in own for launch in rows[number].launches]
             kernels = [SizedKernel(kernel, sizes, rows[n].label, rows[n].program) for n, kernel, sizes, _ in launches]
-            counted = count_rows(parsed, kernels, Target(size, machines[name], registers), pool, progress)
+            target = Target(size, machines[name], registers, caches=caches)
+            counted = count_rows(parsed, kernels, target, pool, progress)
             for (number, _, _, times), one in zip(launches, counted, strict=True):
                 values[number] += math.nan if one.refusal else times * np.array(one.values)
         work = _work(rows, pool)

@@ -126,4 +126,5 @@ def rows(folder: Path, most: int) -> Iterator[MeasuredRow]:
                         launches=((kernel, sizes, 1),),
                         sub_group_size=_WAVEFRONT.get(gpu, 32),
                         seconds=known[settings],
+                        timed="events",
                     )

@@ -12,22 +12,22 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import structs
 
 from perflex import (
     Calibration,
     FeatureTable,
-    FitOptions,
     PerflexError,
     PerflexWarning,
-    fit_model,
+    load_calibration,
     load_machine,
     load_model,
     transfer,
 )
 from perflex.calibration.gathering import info_of
+from perflex.calibration.usual_prior import fit_about_usual
 
 from .counting import peaks_of
+from .joint import MODEL, joint_fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -129,10 +129,11 @@ class Answer:
 @dataclass(frozen=True)
 class Predictor:
     """A way to predict: whether it is given times of other GPUs, cannot do without times of the GPU itself, and makes
-    use of such at all."""
+    use of such at all; and the studies that it takes part in."""
 
     name: str
     answer: Callable[[DataSet, Question], Answer]
+    studies: tuple[str, ...]
     elsewhere: bool = False
     needs_samples: bool = False
     uses_samples: bool = True
@@ -140,19 +141,15 @@ class Predictor:
 
 @lru_cache(maxsize=64)
 def calibrated(data: DataSet, rows: tuple[int, ...]) -> Calibration:
-    """Return the model, fitted to rows of one GPU as the general model of CPUs is: in logarithms."""
+    """Return the model, fitted to rows of one GPU as `calibrate` does."""
     table = data.table(rows)
-    fit = fit_model(data.model, table, FitOptions(**structs.asdict(load_model("general_cpu").fit)))
+    fit = fit_about_usual(load_model(MODEL), table)
     return Calibration(data.model, fit, table, device={"name": table.device}, machine=table.machine)
 
 
 def general_calibration(data: DataSet) -> Calibration:
     """Return what the GPUs' times say of other kernels on other GPUs."""
-    made = transfer([calibrated(data, data.of(gpu)) for gpu in data.gpus])
-    assert made.transferred is not None
-    carried = structs.replace(made.transferred, kernels={}, programs={})
-    # It is of no machine: whoever predicts names one.
-    return replace(made, device={"name": f"{len(data.gpus)} GPUs"}, machine="", transferred=carried)
+    return joint_fit(data, tuple(range(len(data.rows)))).calibration()
 
 
 def _fitted(data: DataSet, question: Question) -> Answer:
@@ -161,6 +158,34 @@ def _fitted(data: DataSet, question: Question) -> Answer:
     values = {name: table.column(name) for name in data.model.input_features()}
     found = data.model.evaluate(calibration.fit, values)
     return Answer(np.broadcast_to(found, len(table)).astype(np.float64))
+
+
+def _joint(data: DataSet, question: Question) -> Answer:
+    """Predict from one fit to the times of all other GPUs."""
+    found = joint_fit(data, question.elsewhere)
+    return _answered(found.calibration(), found.launches, data, question)
+
+
+def _shipped(data: DataSet, question: Question) -> Answer:
+    """Predict as the calibration does that comes with perflex."""
+    made = load_calibration(MODEL)
+    assert made.transferred is not None
+    return _answered(made, made.transferred.launches, data, question)
+
+
+def _answered(
+    calibration: Calibration, launches: Mapping[str, float], data: DataSet, question: Question
+) -> Answer:
+    """Predict rows, with a launch as their times have it; of a meaning that is not known, as the host waits for it."""
+    table = data.table(question.judged, output=False)
+    names = list(data.model.input_features())
+    usual = calibration.params["p_launch"]
+    costs = np.array([launches.get(data.rows[i].timed, launches.get("host", usual)) for i in question.judged])
+    values = table.values.copy()
+    # In launches of the cost that the calibration states.
+    values[:, names.index("f_sync_kernel_launch")] *= costs / usual
+    found = calibration.predict_rows(replace(table, values=values), confidence=0.95)
+    return Answer(np.asarray(found.predicted), np.asarray(found.low), np.asarray(found.high))
 
 
 def _transferred(data: DataSet, question: Question) -> Answer:
@@ -205,6 +230,11 @@ def _roofline(data: DataSet, question: Question) -> Answer:
     return Answer(data.roofline[list(question.judged)], reason="its bytes or operations cannot be counted")
 
 
+def _median(data: DataSet, question: Question) -> Answer:
+    """Say of each kernel that it takes as long as the middle one of those that are known."""
+    return Answer(np.full(len(question.judged), np.median(data.seconds[list(question.elsewhere)])))
+
+
 def _trees(data: DataSet, question: Question) -> Answer:
     """Train extremely randomised trees on logarithms of features, with rows of other GPUs if there are any."""
     from sklearn.ensemble import ExtraTreesRegressor
@@ -218,13 +248,18 @@ def _trees(data: DataSet, question: Question) -> Answer:
     return Answer(np.exp(trees.predict(logs[list(question.judged)])))
 
 
+# Studies: one program left out, few samples, other programs, program and GPU left out, the calibration as it comes.
+_ALL = ("program", "samples", "others", "both", "comes")
 PREDICTORS: Mapping[str, Predictor] = {
-    "perflex": Predictor("perflex", _fitted, needs_samples=True),
-    "transfer": Predictor("perflex, transfer", _transferred, elsewhere=True),
-    "factor": Predictor("one factor", _one_factor, elsewhere=True),
-    "roofline": Predictor("roofline", _roofline, uses_samples=False),
-    "trees": Predictor("ExtraTrees", _trees, needs_samples=True),
-    "trees_elsewhere": Predictor("ExtraTrees, other GPUs too", _trees, elsewhere=True),
+    "perflex": Predictor("perflex", _fitted, ("program", "samples", "others"), needs_samples=True),
+    "joint": Predictor("perflex", _joint, ("both",), elsewhere=True, uses_samples=False),
+    "shipped": Predictor("perflex", _shipped, ("comes",), uses_samples=False),
+    "transfer": Predictor("perflex, transfer", _transferred, ("samples", "others"), elsewhere=True),
+    "factor": Predictor("one factor", _one_factor, _ALL, elsewhere=True),
+    "roofline": Predictor("roofline", _roofline, _ALL, uses_samples=False),
+    "median": Predictor("median of all", _median, ("both",), elsewhere=True, uses_samples=False),
+    "trees": Predictor("ExtraTrees", _trees, ("program", "samples", "others"), needs_samples=True),
+    "trees_elsewhere": Predictor("ExtraTrees, other GPUs too", _trees, ("samples", "others", "both"), elsewhere=True),
 }
 
 

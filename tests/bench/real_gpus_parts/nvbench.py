@@ -93,4 +93,5 @@ def rows(folder: Path) -> Iterator[MeasuredRow]:
                 launches=launches_of(name, values),
                 seconds=float(line["time_s"]),
                 warm=False,
+                timed="code" if name.startswith(("reduction_", "scan_")) else "events",
             )

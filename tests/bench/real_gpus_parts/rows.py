@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-FOLDERS = ("nvbench", "gpuperf", "sgemm_variants", "hub")
+FOLDERS = ("nvbench", "gpuperf", "sgemm_variants", "hub", "small_kernels", "hecbench_rtx3080")
 CONFIGURATIONS = 200
 """So many are drawn of each tuning space: whole spaces have thousands, and each is a kernel of its own."""
 LEAST_SECONDS = 20e-6
@@ -27,8 +27,11 @@ class MeasuredRow:
     `program` is what is left out as a whole, and variants of one `case` (same result, same size) compete on a GPU. The
     `label` of a configuration (program, sizes, launch shape) is unique on a GPU and the same on others. `launches` are
     kernels (loopy kernel or Scop), their sizes, and how often each is launched; nearly always one, launched once.
-    `seconds` is the time of all together; `warm` says whether data may still lie in L2. The `note` is "repeat" for a
-    row that repeats another one. `registers` are those of a work-item, where known.
+    `seconds` is the time of all together, of which shorter ones than `least_seconds` are left out; `warm` says whether
+    data may still lie in L2. What was timed: ``"gpu"`` the GPU's own duration, ``"queued"`` launches back to back,
+    ``"graph"`` the same in a graph, ``"events"`` one launch between two events, ``"host"`` launches that the host waits
+    for, ``"code"`` launches with host code between them. The `note` is "repeat" for a row that repeats another one.
+    `registers` are those of a work-item, where known.
     """
 
     data: str
@@ -40,6 +43,8 @@ class MeasuredRow:
     launches: tuple[tuple[Any, Mapping[str, int], int], ...]
     seconds: float
     warm: bool = True
+    timed: str = "queued"
+    least_seconds: float = LEAST_SECONDS
     note: str = ""
     registers: int | None = None
     sub_group_size: int = 32
@@ -47,13 +52,15 @@ class MeasuredRow:
 
 def read_rows(data: Path, sets: Sequence[str] = (), configurations: int = CONFIGURATIONS) -> list[MeasuredRow]:
     """Read folders of data, all that are there if none is named; of tuning spaces so many configurations each."""
-    from . import gpuperf, hub, nvbench
+    from . import gpuperf, hecbench_rows, hub, nvbench, streaming
 
     readers = {
         "nvbench": nvbench.rows,
         "gpuperf": gpuperf.rows,
         "sgemm_variants": gpuperf.rows_of_products,
         "hub": partial(hub.rows, most=configurations),
+        "small_kernels": streaming.rows,
+        "hecbench_rtx3080": hecbench_rows.rows,
     }
     names = list(sets) or [name for name in FOLDERS if (data / name).is_dir()]
     rows: list[MeasuredRow] = []
@@ -80,5 +87,5 @@ def choose(rows: Sequence[MeasuredRow], gpus: Sequence[str] = ()) -> tuple[list[
     if twice:
         msg = f"{len(twice)} labels stand for several rows of one GPU, as {'/'.join(twice[0])}; labels are unique"
         raise FileFormatError(msg, path=twice[0][0])
-    long = [row for row in once if row.seconds >= LEAST_SECONDS]
-    return long, [row for row in once if row.seconds < LEAST_SECONDS]
+    long = [row for row in once if row.seconds >= row.least_seconds]
+    return long, [row for row in once if row.seconds < row.least_seconds]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .joint import own_rows
 from .methods import DataSet, Predictor, Question
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ SEEDS = (0, 1, 2, 3, 4)
 _FEW_PROGRAMS = ("sgemm", "hub_convolution", "hub_pnpoly")
 _MANY_PROGRAMS = ("nvbench", "gpuperf")
 # All of these, of which programs and GPUs are left out at once; programs in so many portions, drawn by chance.
-EVERYTHING, _PORTIONS = "nvbench, gpuperf and sgemm", 6
+EVERYTHING, _PORTIONS = "everything", 6
+_TOGETHER = {*_MANY_PROGRAMS, "sgemm", "small_kernels", "hecbench"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,19 @@ def data_sets(
     there = list(dict.fromkeys(rows[i].data for i in known))
     many = [name for name in there if name in _MANY_PROGRAMS]
     sets = [of([name]) for name in there] + [of([name, *many]) for name in there if many and name in _FEW_PROGRAMS]
-    return [*sets, of([name for name in there if name in {*_MANY_PROGRAMS, "sgemm"}], EVERYTHING)] if many else sets
+    return [*sets, _with_own(of([name for name in there if name in _TOGETHER], EVERYTHING))]
+
+
+def _with_own(data: DataSet) -> DataSet:
+    """Return a data set with perflex's own measurement kernels beside."""
+    rows, values = own_rows(data.model)
+    nothing = np.full(len(rows), np.nan)
+    return replace(
+        data,
+        rows=(*data.rows, *rows),
+        values=np.vstack([data.values, values]),
+        roofline=np.concatenate([data.roofline, nothing]),
+    )
 
 
 def trials(sets: Sequence[DataSet], predictors: Sequence[Predictor], gpus: Sequence[str] = ()) -> Iterator[Trial]:
@@ -67,8 +81,17 @@ def trials(sets: Sequence[DataSet], predictors: Sequence[Predictor], gpus: Seque
             elif any(row.data != data.name for row in data.rows):
                 yield from _other_programs(data, gpu, predictors)
             else:
+                yield from _as_it_comes(data, gpu, predictors)
                 yield from _left_out(data, gpu, predictors)
                 yield from _few_samples(data, gpu, predictors)
+
+
+def _as_it_comes(data: DataSet, gpu: str, predictors: Sequence[Predictor]) -> Iterator[Trial]:
+    """Yield trials of the calibration that comes with perflex on all rows, which it may have been made of."""
+    for one in predictors:
+        if "comes" in one.studies:
+            knows = _knows(one) if one.name == "one factor" else "nothing"
+            yield Trial("as it comes", data, one, Question(gpu, (), data.of(gpu)), "sources of the calibration", knows)
 
 
 def _left_out(data: DataSet, gpu: str, predictors: Sequence[Predictor]) -> Iterator[Trial]:
@@ -79,7 +102,7 @@ def _left_out(data: DataSet, gpu: str, predictors: Sequence[Predictor]) -> Itera
         for one in predictors if fitted else ():
             # Other GPUs have timed the very program: what learns from them knows more than this study allows. One
             # factor does, too, and is the baseline all the same.
-            if not one.elsewhere or one.name == "one factor":
+            if "program" in one.studies:
                 question = Question(gpu, fitted, judged)
                 yield Trial("one program left out", data, one, question, "other programs", _knows(one))
 
@@ -93,7 +116,7 @@ def _both_left_out(data: DataSet, gpu: str, predictors: Sequence[Predictor]) -> 
         judged = tuple(i for i in data.of(gpu) if data.rows[i].program in left_out)
         there = tuple(i for i, row in enumerate(data.rows) if row.gpu != gpu and row.program not in left_out)
         for one in predictors if judged else ():
-            if not one.needs_samples:
+            if "both" in one.studies:
                 question = Question(gpu, (), judged, there if one.elsewhere else ())
                 knows = _knows(one) if one.name == "one factor" else "nothing"
                 yield Trial("GPU and program left out", data, one, question, "other programs and GPUs", knows)
@@ -121,7 +144,8 @@ def _few_samples(data: DataSet, gpu: str, predictors: Sequence[Predictor]) -> It
             fitted = () if seed is None else drawn(rows, gpu, count, seed)
             judged = tuple(i for i in rows if i not in set(fitted))
             for one in predictors if judged else ():
-                if (fitted or not one.needs_samples) and (elsewhere or not one.elsewhere):
+                can = (fitted or not one.needs_samples) and (elsewhere or not one.elsewhere)
+                if can and "samples" in one.studies:
                     question = Question(gpu, fitted, judged, elsewhere if one.elsewhere else ())
                     yield Trial("few samples", data, one, question, str(count), _knows(one, count), seed)
 
@@ -134,7 +158,8 @@ def _other_programs(data: DataSet, gpu: str, predictors: Sequence[Predictor]) ->
     there = tuple(i for i in others if data.rows[i].gpu != gpu)
     samples = "other programs" if here else "other programs and GPUs"
     for one in predictors if judged else ():
-        if (here or not one.needs_samples) and (there or not one.elsewhere):
+        can = (here or not one.needs_samples) and (there or not one.elsewhere)
+        if can and "others" in one.studies:
             question = Question(gpu, here, judged, there if one.elsewhere else ())
             # Other GPUs have timed these rows for one factor only.
             knows = _knows(one) if one.name == "one factor" else "nothing"
