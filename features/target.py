@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Work-items per sub-group where no device says otherwise: NVIDIA's warp, on which the paper counts.
 DEFAULT_SUB_GROUP_SIZE = 32
+CACHES = ("warm", "cold")
+"""What a run finds in a GPU's L2 cache: what the same run before has left, or nothing."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Target:
         Whether the work-items of a sub-group go through loops together. On PoCL each ends its loop before the next one
         begins it.
     caches
-        What a run finds in a GPU's L2 cache, ``"warm"`` or ``"cold"`` (`estimate_volumes`).
+        One of `CACHES`.
     """
 
     sub_group_size: int = DEFAULT_SUB_GROUP_SIZE
@@ -52,7 +54,7 @@ class Target:
     resources: Resources | None = None
     code: tuple[CompiledProgram, ...] | None = None
     lock_step: bool = True
-    caches: str = "warm"
+    caches: str = CACHES[0]
 
     @property
     def registers_per_item(self) -> int | None:

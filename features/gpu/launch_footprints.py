@@ -365,7 +365,6 @@ def _size(union: Sequence[BoxProduct]) -> int:
     return atoms.size(atoms.masks[0])
 
 
-CACHES = ("warm", "cold")
 # Strided accesses of a whole grid touch many places; so many have tens of megabytes, which no L2 cache keeps.
 _MOST_PLACES = 1 << 21
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from perflex.errors import FeatureError, MachineError, warn
 from perflex.features.from_loopy.extract import extract_scop
-from perflex.features.gpu.launch_footprints import CACHES, beforehand
+from perflex.features.gpu.launch_footprints import beforehand
 from perflex.features.gpu.memory_instructions import PERIOD, distinct, instructions, local_wavefronts
 from perflex.features.gpu.resolved_launch import ResolvedLaunch, accessing_launches
 from perflex.features.gpu.volume_result import ArrayVolumes, Volumes
@@ -20,6 +20,7 @@ from perflex.features.gpu.waves import launch_residency, launched
 from perflex.features.gpu.work_group_kinds import launch_instances, representatives, whole_grid
 from perflex.features.scop.register_reuse import remaining_loads
 from perflex.features.scop.scop import Scop
+from perflex.features.target import CACHES
 from perflex.machines.files import load_machine
 from perflex.machines.machine import Machine
 

@@ -20,7 +20,9 @@ from perflex.calibration.doubts import (
 from perflex.calibration.interval import interval_at
 from perflex.calibration.record import CalibrationRecord
 from perflex.calibration.row_predictions import known_as, row_predictions
-from perflex.errors import FileFormatError, MachineError
+from perflex.calibration.transfer_prior import LaunchCosts
+from perflex.errors import CalibrationError, FileFormatError, MachineError
+from perflex.features.target import CACHES
 from perflex.features.values import target_of
 from perflex.machines.host import host_machine
 from perflex.yaml_file import read_yaml, write_yaml
@@ -190,7 +192,45 @@ class Calibration(CalibrationRecord):
         """
         features, output = self.model.input_features(), self.model.output_feature
         target = built_target(features, kernel, sizes, self.target(machine), output, self.device)
-        return self.model.feature_values(kernel, sizes, target)
+        values = self.model.feature_values(kernel, sizes, target)
+        if self.transferred is not None and (costs := self.transferred.launches) is not None:
+            # In launches of the cost that the parameter has.
+            values[_LAUNCH] = values[_LAUNCH] * getattr(costs, self.launches) / costs.gpu
+        return values
+
+    def assuming(self, *, launches: str | None = None, caches: str | None = None) -> Calibration:
+        """Return the calibration with other assumptions for what it predicts.
+
+        Parameters
+        ----------
+        launches
+            What a time is of, where the calibration comes from times of other devices: ``"gpu"``, the GPU's own
+            duration as profilers show it; ``"queued"``, launches back to back; ``"host"``, launches that the host waits
+            for. None leaves it as it is.
+        caches
+            What a launch finds in a GPU's L2 cache: ``"warm"``, what the same run before has left; ``"cold"``, nothing.
+            None leaves it as it is.
+
+        Raises
+        ------
+        CalibrationError
+            The calibration knows one kind of launches only, or its model has no feature that L2 caches matter for.
+        """
+        words = (launches, LaunchCosts.__struct_fields__, "launches"), (caches, CACHES, "caches")
+        for given, known, name in words:
+            if given is not None and given not in known:
+                msg = f"{name} are one of {', '.join(known)}, not {given!r}"
+                raise CalibrationError(msg)
+        if launches is not None and (self.transferred is None or self.transferred.launches is None):
+            msg = (
+                "the calibration knows launches as its own times have them, and no others; leave out launches "
+                "(--launches), which are for general_gpu without a calibration of the device"
+            )
+            raise CalibrationError(msg)
+        if caches is not None and not any(name.startswith(_OF_CACHES) for name in self.model.input_features()):
+            msg = "the model has no feature that depends on what a GPU's L2 holds; leave out caches (--caches)"
+            raise CalibrationError(msg, model=self.model)
+        return replace(self, launches=launches or self.launches, caches=caches or self.caches)
 
     def target(self, machine: str | Path | Machine | None = None) -> Target:
         """Return what predictions count features for; `machine` and errors as `predict`."""
@@ -207,7 +247,7 @@ class Calibration(CalibrationRecord):
         machine_doubts(self, target.machine)  # refuses machines of another kind
         # Without times of a device the counts are of no device either.
         size = None if self.has_samples or target.machine is None else target.machine.sub_group_size
-        return target if size is None else replace(target, sub_group_size=size)
+        return replace(target, sub_group_size=size or target.sub_group_size, caches=self.caches)
 
     def save(self, path: Path | str) -> None:
         """Write the calibration to a YAML file, replacing it in one step.
@@ -242,6 +282,8 @@ class Calibration(CalibrationRecord):
 
 
 _HOME = "perflex.calib_data"
+_LAUNCH = "f_sync_kernel_launch"
+_OF_CACHES = ("f_peak_dram", "f_peak_latency", "f_vol_dram_", "f_txn_dram")
 _SUFFIX = ".yaml"
 
 

@@ -62,6 +62,8 @@ class CalibrationRecord:
         What was carried over from other devices (`transfer`); None for a calibration of its own measurements alone.
     kept_between
         What a calibration's file keeps of `between_generators`; None where it was not computed yet.
+    launches, caches
+        What predictions assume (`Calibration.assuming`); a file does not keep it.
     """
 
     model: Model
@@ -77,6 +79,8 @@ class CalibrationRecord:
     cpu: ReportedCpu | None = None
     transferred: TransferPrior | None = None
     kept_between: BetweenGenerators | None = None
+    launches: str = "gpu"
+    caches: str = "warm"
 
     @property
     def params(self) -> Mapping[str, float]:

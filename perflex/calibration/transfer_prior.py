@@ -12,7 +12,7 @@ from msgspec import Meta, field
 from perflex.calibration.prediction_variance import gradient_at, student_quantile
 from perflex.fit.posterior import posterior_of_logarithms
 from perflex.html import shown_by
-from perflex.yaml_file import Fields, Finite
+from perflex.yaml_file import Fields, Finite, Positive
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,6 +56,24 @@ class TransferTerm(Fields, frozen=True, omit_defaults=True):
     log_time: Finite | None = None
 
 
+class LaunchCosts(Fields, frozen=True):
+    """Seconds that a launch costs by what a time is of.
+
+    Attributes
+    ----------
+    gpu
+        The GPU's own duration, as profilers show it; predictions are of this where nothing else is said.
+    queued
+        Launches back to back.
+    host
+        Launches that the host waits for.
+    """
+
+    gpu: Positive
+    queued: Positive
+    host: Positive
+
+
 class TransferPrior(Fields, frozen=True, omit_defaults=True):
     """What a transferred calibration holds of other devices.
 
@@ -75,8 +93,7 @@ class TransferPrior(Fields, frozen=True, omit_defaults=True):
     limits
         Deviations within which left-out sources' rows lay, in standard deviations as predicted, for `LEVELS`.
     launches
-        Seconds that a launch costs by what a time is of: ``"gpu"``, the GPU's own duration, which predictions are of;
-        ``"queued"``, launches back to back; ``"host"``, launches that the host waits for. Empty where it is not known.
+        What a launch costs by what a time is of; None where that is not known.
     conflict
         Probability of samples that lie so far from what the prior predicts, if the device were like the sources; None
         without samples.
@@ -89,7 +106,7 @@ class TransferPrior(Fields, frozen=True, omit_defaults=True):
     unknown: _Deviation = 0.0
     weight: _Share = 1.0
     limits: tuple[_Deviation, ...] = ()
-    launches: dict[str, Annotated[float, Meta(gt=0)]] = field(default_factory=dict)
+    launches: LaunchCosts | None = None
     conflict: _Share | None = None
 
     @property

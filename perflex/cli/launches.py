@@ -28,10 +28,13 @@ def launch_of(kernel: Any) -> LaunchedKernel | None:
     return kernel if isinstance(kernel, LaunchedKernel) else None
 
 
-def refuse_timing(*, time: bool) -> None:
-    """Stop where a launch is to be timed: perflex times no Triton kernels."""
+def refuse_for_launch(*, time: bool, assumed: bool) -> None:
+    """Stop where a launch of a Triton kernel is to be timed, or predicted for other launches or caches."""
     if time:
         msg = "perflex does not time Triton kernels; leave --time out, and give times of autotuners by --times"
+        raise ArgumentError(msg)
+    if assumed:
+        msg = "Triton kernels are predicted as they were timed; leave out --launches and --caches"
         raise ArgumentError(msg)
 
 

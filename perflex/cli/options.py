@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from functools import update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
@@ -37,6 +37,19 @@ MachineOption = Annotated[
 ]
 NeededMachineOption = Annotated[
     str, typer.Option("--machine", autocompletion=complete_machine, help="A name of 'perflex machine list', or a file.")
+]
+LaunchesOption = Annotated[
+    Literal["gpu", "queued", "host"] | None,
+    typer.Option(
+        help="What a time is of, without a calibration of the device: the GPU's own duration (gpu, the default), "
+        "launches back to back (queued), or launches that the host waits for (host)."
+    ),
+]
+CachesOption = Annotated[
+    Literal["warm", "cold"] | None,
+    typer.Option(
+        help="What launches find in L2: what the same run before has left (warm, the default), or nothing (cold)."
+    ),
 ]
 _DEVICE = "Parts of a device's name; see 'perflex devices'."
 DeviceOption = Annotated[str, typer.Option("-D", "--device", autocompletion=complete_device, help=_DEVICE)]

@@ -11,9 +11,9 @@ import typer
 
 from perflex.cli.arguments import ArgumentError
 from perflex.cli.json_output import print_json, stamped
-from perflex.cli.launches import calibration_of_launch, launch_of, predicted_launch, rank_launch, refuse_timing
+from perflex.cli.launches import calibration_of_launch, launch_of, predicted_launch, rank_launch, refuse_for_launch
 from perflex.cli.lines import LinesOption, lines_content, require_source, show_lines
-from perflex.cli.options import KERNEL_FILES, JsonOption, MachineOption, TimeOption
+from perflex.cli.options import KERNEL_FILES, CachesOption, JsonOption, LaunchesOption, MachineOption, TimeOption
 from perflex.cli.terminal import sizes_text, terminal_of
 
 if TYPE_CHECKING:
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from perflex.search.pruning.ranking import RankedVariant
     from perflex.timing.launch.backend import TimedDevice
 
+_TIMES_OF = {
+    "gpu": "the GPU's own durations",
+    "queued": "launches back to back",
+    "host": "launches that the host waits for",
+}
 # Costs of a prediction that are shown by name.
 _MOST_COSTS = 8
 # Letters of a term that are shown: it may fill a page.
@@ -49,6 +54,8 @@ def predict(
         float | None,
         typer.Option(min=0.01, max=0.999, help="Show the prediction interval of this confidence, such as 0.95."),
     ] = None,
+    launches: LaunchesOption = None,
+    caches: CachesOption = None,
     time: TimeOption = False,
     lines: LinesOption = False,
     as_json: JsonOption = False,
@@ -59,6 +66,7 @@ def predict(
     from perflex.cli.kernel_files import load_kernel
 
     loaded, rest = read_calibration(words, machine, KERNEL_FILES)
+    loaded = loaded.assuming(launches=launches, caches=caches)
     kernel, *sizes = rest
     unit = load_kernel(kernel)
     source = require_source(unit, kernel) if lines else None
@@ -68,7 +76,7 @@ def predict(
     with terminal.warnings_shown():
         name = file_and_name(kernel)[1]
         if (launched := launch_of(unit)) is not None:
-            refuse_timing(time=time)
+            refuse_for_launch(time=time, assumed=launches is not None or caches is not None)
             loaded = calibration_of_launch(loaded, machine, given=len(rest) < len(words))
             found = [predicted_launch(launched, each, loaded, confidence) for each in chosen]
         else:
@@ -87,6 +95,8 @@ def predict(
         return
     for entry in found:
         _show(terminal, entry)
+    if loaded.transferred is not None and loaded.transferred.launches is not None and not terminal.quiet:
+        terminal.show(f"times: {_TIMES_OF[loaded.launches]}; L2 is {loaded.caches} (--launches, --caches)")
 
 
 def _content(entry: dict[str, Any], kernel: str, loaded: Calibration, machine: str | None) -> dict[str, Any]:
@@ -95,6 +105,8 @@ def _content(entry: dict[str, Any], kernel: str, loaded: Calibration, machine: s
 
     lines = {"lines": lines_content(entry["lines"])} if "lines" in entry else {}
     of = {"kernel": kernel, "device": dict(loaded.device), "calibrated": loaded.date, "machine": machine}
+    if loaded.transferred is not None and loaded.transferred.launches is not None:
+        of |= {"launches": loaded.launches, "caches": loaded.caches}
     return stamped(PREDICTION, of | entry | lines)
 
 
@@ -183,6 +195,8 @@ def rank(
     ],
     *,
     machine: MachineOption = None,
+    launches: LaunchesOption = None,
+    caches: CachesOption = None,
     compiled: Annotated[
         int,
         typer.Option(
@@ -203,6 +217,7 @@ def rank(
     from perflex.search.pruning.ranking import rank as ordered
 
     loaded, rest = read_calibration(words, machine, KERNEL_FILES)
+    loaded = loaded.assuming(launches=launches, caches=caches)
     kernels, sizes = read_kernels_and_sizes(rest)
     alone = len(kernels) == 1 and is_space(kernels[0])
     variants = load_variants(kernels[0]) if alone else {word: load_kernel(word) for word in kernels}
@@ -211,7 +226,7 @@ def rank(
         if len(launches) > 1:
             msg = "a launch of a Triton kernel is ranked alone, for its configurations are; give one"
             raise ArgumentError(msg, word=kernels[1])
-        refuse_timing(time=time)
+        refuse_for_launch(time=time, assumed=launches is not None or caches is not None)
         calibration = calibration_of_launch(loaded, machine, given=len(rest) < len(words))
         rank_launch(terminal_of(context), launched, sizes, calibration, compiled=compiled, as_json=as_json)
         return

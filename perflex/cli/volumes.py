@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from math import isnan, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from perflex.cli.json_output import picked, print_json
 from perflex.cli.options import (
+    CachesOption,
     JsonOption,
     KernelArgument,
     NeededMachineOption,
@@ -36,12 +37,7 @@ def volumes(
     *,
     machine: NeededMachineOption,
     registers: RegistersOption = None,
-    caches: Annotated[
-        Literal["warm", "cold"] | None,
-        typer.Option(
-            help="What launches find in L2: what the same run before has left (warm, the default), or nothing (cold)."
-        ),
-    ] = None,
+    caches: CachesOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate the data volumes of a kernel between registers, L1, L2 and DRAM, per launch, without running it."""

@@ -56,6 +56,8 @@ class PredictionEntry(_Stamp, frozen=True, kw_only=True):
     device: dict[str, Any]
     calibrated: str
     machine: str | None
+    launches: str | None = None
+    caches: str | None = None
     sizes: dict[str, int]
     predicted_s: float | None
     knowledge: str

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perflex import Calibration, FeatureTable, load_calibration, load_model
+from perflex.calibration.calibrating import software_versions
 from perflex.calibration.gathering import info_of
-from perflex.calibration.transfer_prior import LEVELS, TransferPrior
+from perflex.calibration.transfer_prior import LEVELS, LaunchCosts, TransferPrior
 from perflex.calibration.usual_prior import prior_about
 from perflex.fit.options import ParameterPrior, Prior
 from perflex.fit.posterior import fit_with_prior
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
 MODEL = "general_gpu"
 # The calibrations of perflex's own measurement kernels, and what their launches are.
 _OWN = {"general_gpu_h100_cuda": "queued", "general_gpu_h100_opencl": "host"}
-# What a prediction can be asked for; other meanings are those of single data sets.
-OFFERED = ("gpu", "queued", "host")
 _LAUNCHES = "f_sync_kernel_launch"
 # So many rows of a program on a GPU say something new, and so far off, in the logarithm, a row begins to count less.
 _INDEPENDENT, _FAR = 3, 0.25
@@ -85,9 +85,14 @@ class JointFit:
         entries = {name: ParameterPrior(float(np.log(value)), self.spreads[name]) for name, value in self.parameters.items()}
         table = FeatureTable(model.output_feature, names, (), np.empty((0, len(names))), info=info_of(model.input_features()))
         fit = fit_with_prior(model, table, Prior(entries, _LEAST, self.sources))
-        launches = {name: self.launches[name] for name in OFFERED if name in self.launches}
+        # Other meanings than these are those of single data sets; one without times is as usual.
+        usual = self.parameters["p_launch"]
+        launches = LaunchCosts(*(self.launches.get(name, usual) for name in LaunchCosts.__struct_fields__))
         carried = TransferPrior(self.sources, 0, unknown=_LEAST, limits=self.limits, launches=launches)
-        return Calibration(model, fit, table, device={"name": f"{len(self.sources)} GPUs"}, transferred=carried)
+        return Calibration(
+            model, fit, table, device={"name": f"{len(self.sources)} GPUs"}, transferred=carried,
+            date=datetime.now(UTC).isoformat(timespec="seconds"), versions=software_versions(),
+        )  # fmt: skip
 
 
 def _weights(rows: Sequence[MeasuredRow]) -> Array:
@@ -157,7 +162,7 @@ def _spreads(off: Array, shares: Array, weights: Array, usual: Array) -> Array:
     """Return how far each parameter differs between programs and GPUs, from the rows that it decides."""
     heavy = weights[:, None] * shares**4
     near = np.minimum(off**2, (3 * _FAR) ** 2)  # a miscounted kernel says nothing of a parameter
-    found = (heavy.T @ near + _USUAL_ROWS * usual**2 / 4) / (heavy.sum(axis=0) + _USUAL_ROWS)
+    found = (heavy.T @ near + _USUAL_ROWS * (usual**2 + _LEAST**2)) / (heavy.sum(axis=0) + _USUAL_ROWS)
     return np.sqrt(np.maximum(found - _LEAST**2, 0.05**2))
 
 

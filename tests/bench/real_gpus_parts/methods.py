@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import structs
 
 from perflex import (
     Calibration,
@@ -170,7 +171,8 @@ def _shipped(data: DataSet, question: Question) -> Answer:
     """Predict as the calibration does that comes with perflex."""
     made = load_calibration(MODEL)
     assert made.transferred is not None
-    return _answered(made, made.transferred.launches, data, question)
+    assert made.transferred.launches is not None
+    return _answered(made, structs.asdict(made.transferred.launches), data, question)
 
 
 def _answered(
