@@ -1,4 +1,4 @@
-"""Arithmetic: operations per sub-group (paper Sections 5 and 6.1.2), dependence chains of them, and instructions."""
+"""Arithmetic: operations per sub-group (paper Sections 5 and 6.1.2) and per work-item, chains, and instructions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.errors import UnknownFeatureError
+from perflex.errors import UnknownFeatureError, UnsupportedKernelError
 from perflex.features.counting.chains import chained_operations, chains_of, outer_loops
 from perflex.features.counting.scop_counts import counts_of
-from perflex.features.counting.touched import Certainty, certainty_of_statement
+from perflex.features.counting.touched import Certainty, certainty_of_all, certainty_of_statement
 from perflex.features.families.feature import Amount, Family, Remarks, any_of, counted_of_all
 from perflex.features.instructions.instruction_counts import INSTRUCTION_CLASSES, instruction_class, instructions_of
+from perflex.features.instructions.operation_slots import flops_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import loops_with_barriers
 from perflex.features.scop.scop import Operation
@@ -53,6 +54,38 @@ OPERATIONS = Family(
     amount=lambda _scop, _sizes, target, _what: Amount(float(target.sub_group_size), "op"),
     remarks=_remarks,
     covers=_covers,
+    cost="on-chip",
+)
+
+_FLOPS = ("f_flop_float32", "f_flop_float64")
+
+
+def _flops(scop: Scop, dtype: str) -> QuasiPolynomial:
+    counts = counts_of(scop)
+    kinds = {(op.kind, op.dtype): flops_of(op.kind, op.dtype) for one in scop.statements for op in one.operations}
+    return QuasiPolynomial.total(
+        counts.operation_total(*kind, None) * flops[dtype] for kind, flops in kinds.items() if dtype in flops
+    )
+
+
+def _inventory_of_flops(scop: Scop) -> list[str]:
+    try:
+        return [name for name in _FLOPS if not _flops(scop, name.removeprefix("f_flop_")).is_zero]
+    # What a function is made of is not known: it has no such count.
+    except UnsupportedKernelError:
+        return []
+
+
+FLOPS = Family(
+    "Floating-point operations of one type, as counters of GPUs count them: a multiply-add is two, a function many",
+    "f_flop_(float32|float64)",
+    "operation",
+    count=lambda scop, _sizes, _target, dtype: _flops(scop, dtype),
+    examples=_FLOPS,
+    inventory=_inventory_of_flops,
+    amount=lambda *_: Amount(1.0, "op"),
+    remarks=lambda scop, _sizes, _target, dtype: Remarks(str(_flops(scop, dtype)), certainty_of_all(scop)),
+    covers=lambda dtype, part, _: True if isinstance(part, Operation) and part.dtype == dtype else None,
     cost="on-chip",
 )
 

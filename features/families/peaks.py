@@ -20,10 +20,10 @@ from perflex.features.instructions.instruction_counts import (
     instruction_class,
     instructions_of,
     remaining_or_all,
-    slots_of,
     spared_tests,
     unrolled_overhead,
 )
+from perflex.features.instructions.operation_slots import slots_of
 from perflex.features.scop.scop import Access, Scop, Statement
 from perflex.features.target import Target
 from perflex.isl import ISL_LOCK, isl

@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from perflex.errors import FeatureError, UnknownFeatureError
-from perflex.features.families.arithmetic import CHAINS, INSTRUCTIONS, OPERATIONS
+from perflex.features.families.arithmetic import CHAINS, FLOPS, INSTRUCTIONS, OPERATIONS
 from perflex.features.families.feature import Family, Feature, Sizes
 from perflex.features.families.launch_counts import BARRIERS, LAUNCHES
 from perflex.features.families.machine_code import BUILT, MACHINE_CODE
@@ -24,8 +24,8 @@ from perflex.features.target import Target
 
 # The first whose pattern fits an identifier has it.
 _WITH_PERFLEX = (
-    OPERATIONS, CHAINS, ARRAY_ACCESSES, ACCESSES, FOOTPRINTS, BARRIERS, LAUNCHES, *ON_MACHINE, PEAKS, INSTRUCTIONS,
-    SIMD, BUILT, MACHINE_CODE, *TILES,
+    OPERATIONS, FLOPS, CHAINS, ARRAY_ACCESSES, ACCESSES, FOOTPRINTS, BARRIERS, LAUNCHES, *ON_MACHINE, PEAKS,
+    INSTRUCTIONS, SIMD, BUILT, MACHINE_CODE, *TILES,
 )  # fmt: skip
 _families = list(_WITH_PERFLEX)
 _own: dict[str, Family] = {}

@@ -19,9 +19,8 @@ A sub-group executes an instruction if any of its work-items does; that is count
 
 Compilers leave fewer tests of guards (`spared_tests`): they test conditions that are joined by "and" one by one, and
 move what does not depend on a loop before it (loop-invariant code motion and unswitching: Muchnick, Advanced Compiler
-Design and Implementation, 1997, chapters 13 and 18). And they make several instructions of divisions and functions
-(`slots_of`): about those of CUDA's mathematical functions with their default precision, whose code branches on the
-argument. An operation that is not listed counts as a function of twenty instructions.
+Design and Implementation, 1997, chapters 13 and 18).
+And they make several instructions of divisions and functions (`perflex.features.instructions.operation_slots`).
 """
 
 from __future__ import annotations
@@ -31,17 +30,15 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 from perflex.errors import UnsupportedKernelError
 from perflex.features.counting.scop_counts import ScopCounts, counts_of
 from perflex.features.instructions.loop_tree import CountedLoop, CountedNest, address_work, nests_of
+from perflex.features.instructions.operation_slots import EXCHANGES
 from perflex.features.polynomials.affine import read_affine
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import vector_elements
 from perflex.features.scop.register_reuse import remaining_by_access
 from perflex.features.scop.scop import Scop
-from perflex.features.scop.words import numpy_name
 from perflex.isl import ISL_LOCK, isl
 
 INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "control")
@@ -53,10 +50,6 @@ _CLASS_OF = {
 # Real instructions: a complex product is two multiplications and two multiply-adds.
 _COMPLEX = {"add": 2, "mul": 4, "madd": 4}
 _COMPLEX_OTHER = 2
-# Of any type, in registers of 4 bytes. NVIDIA's units shuffle half as many values in a cycle as they add (CUDA C++
-# Programming Guide, throughput of native arithmetic instructions).
-_EXCHANGES = {"shuffle": 2, "vote": 1}
-_REGISTER_BYTES = 4
 # A shift and a mask.
 _PER_DIVISION = 2
 # Place and text of tests.
@@ -75,7 +68,7 @@ class Executed:
 
 def instruction_class(dtype: str, kind: str = "") -> str:
     """Return the class of an operation on values of a type; what only moves values counts with those of integers."""
-    return "int" if kind in _EXCHANGES else _CLASS_OF.get(dtype, "int")
+    return "int" if kind in EXCHANGES else _CLASS_OF.get(dtype, "int")
 
 
 def unrolled_overhead(scop: Scop, sub_group_size: int) -> tuple[QuasiPolynomial, QuasiPolynomial]:
@@ -300,80 +293,3 @@ def _by_loop(guard: Any, around: list[CountedLoop], axes: int) -> Iterator[tuple
     for depth, part in sorted(by_depth.items()):
         inner = size - axes - depth
         yield around[depth], isl.Set.from_basic_set(part).project_out(isl.dim_type.set, axes + depth, inner)
-
-
-@dataclass(frozen=True)
-class Slots:
-    """Instructions of one operation: on the pipeline of its type, of integers and comparisons, of special functions."""
-
-    own: float = 0.0
-    simple: float = 0.0
-    special: float = 0.0
-    product: float = 0.0
-
-
-_ONE = Slots(own=1)
-_SIMPLE = Slots(simple=1)
-_FUNCTION = Slots(own=20, special=1)
-_NOTHING = Slots()
-
-_FLOAT32: Mapping[str, Slots] = {
-    **dict.fromkeys(("add", "mul", "madd", "fma"), _ONE),
-    **dict.fromkeys(("min", "max", "cmp", "abs", "sign"), _SIMPLE),
-    **dict.fromkeys(("floor", "ceil", "round", "trunc", "rsqrt"), Slots(own=1, special=1)),
-    "div": Slots(own=8, special=1),
-    "sqrt": Slots(own=6, special=1),
-    "exp": Slots(own=4, special=1),
-    "exp2": Slots(own=2, special=1),
-    "log": Slots(own=9, simple=3),
-    "log2": Slots(own=3, special=1),
-    "tanh": Slots(own=8, special=2),
-    "pow": Slots(own=30, simple=8, special=2),
-    "atomic": _NOTHING,
-}
-# Comparisons of doubles take the pipeline of doubles, selections do not; conversions to and from doubles are as slow.
-_FLOAT64: Mapping[str, Slots] = {
-    **dict.fromkeys(("add", "mul", "madd", "fma", "cmp", "abs", "convert"), _ONE),
-    **dict.fromkeys(("min", "max"), Slots(own=1, simple=2)),
-    "div": Slots(own=10, special=1),
-    "sqrt": Slots(own=10, special=1),
-    "rsqrt": Slots(own=8, special=1),
-    "atomic": _NOTHING,
-}
-_INTEGER: Mapping[str, Slots] = {
-    **dict.fromkeys(("add", "min", "max", "cmp", "abs", "bit", "shift", "sign"), _SIMPLE),
-    **dict.fromkeys(("mul", "madd"), Slots(product=1)),
-    # Quotients by powers of two, as those of subscripts: a shift and a mask.
-    **dict.fromkeys(("floordiv", "mod"), Slots(simple=2)),
-    "div": Slots(simple=12, product=4, special=1),
-    "atomic": _NOTHING,
-}
-# 64-bit integers are pairs: two additions with a carry, four products.
-_PAIR = 2
-# A complex operation is two, or for products four, real ones.
-_COMPLEX_PRODUCTS = {"mul": 4, "madd": 4}
-
-
-def slots_of(kind: str, dtype: str) -> dict[str, float]:
-    """Return the instructions of one operation on each pipeline that it takes."""
-    if kind == "mma":
-        msg = "the time of matrix units (operation mma) is not modelled; count it as madd for that of the other units"
-        raise UnsupportedKernelError(msg)
-    if kind in _EXCHANGES:
-        registers = -(-np.dtype(numpy_name(dtype)).itemsize // _REGISTER_BYTES) if kind == "shuffle" else 1
-        return {"int32": _EXCHANGES[kind] * registers}
-    pipe, table = "int32", _INTEGER  # the others: fp32, fp64, int32_mul (products) and special (functions)
-    if dtype in {"float16", "bfloat16", "float32", "complex64"}:
-        pipe, table = "fp32", _FLOAT32
-    elif dtype in {"float64", "complex128"}:
-        pipe, table = "fp64", _FLOAT64
-    one = table.get(kind, _FUNCTION)
-    times = 1
-    if dtype.startswith("complex"):
-        times = _COMPLEX_PRODUCTS.get(kind, 2)
-    elif dtype in {"int64", "uint64"}:
-        times = _PAIR
-    own = {pipe: one.own}
-    own["int32"] = own.get("int32", 0.0) + one.simple
-    found = {**own, "int32_mul": one.product * times, "special": one.special}
-    return {name: number * times for name, number in found.items() if number}

@@ -15,9 +15,9 @@ Each kernel is read in a process of its own, which may compute for ``--limit`` s
 * trips, extents: data decide trip counts, or where arrays are accessed, which has to be stated;
 * refused: an error, with file and line; `no answer`: it took longer; `escaped`: another error than perflex's own.
 
-Operations of exact kernels are compared where the launch is known and the kernel neither divides nor calls functions:
-compilers make additions and products of those. A multiply-add is two operations. Bounds must not be below what was
-measured. Equal kernels at equal sizes are read once.
+Operations of exact kernels are compared where the launch is known: of those that neither divide nor call functions,
+where a multiply-add is two operations, and of the others, where a division or function is one or as many as
+``f_flop_...`` says. Bounds must not be below what was measured. Equal kernels at equal sizes are read once.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from judging import table
 from perflex import PerflexError, source_kernel
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.from_source.parsing import clang
+from perflex.features.instructions.operation_slots import flops_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,7 @@ NOTHING = {"cmp", "min", "max", "abs", "convert", "shuffle", "vote", "sign", "bi
 UNKNOWN = 96
 # Wall time until a process that does not compute is given up, in limits: other programs may run beside it.
 PATIENCE = 30
-EQUAL, NEAR = 0.01, 0.05
+EQUAL, NEAR, ROUGHLY = 0.01, 0.05, 0.1
 # What is measured is a rate times a duration of another run, which counts in steps of so many seconds.
 STEP_S = 32e-9
 
@@ -190,6 +191,15 @@ def read(case: Case, sources: Path, limit: int, answers: Any) -> None:
         others = sorted(kind for kind in own if kind not in WORTH)
         row[dtype] = sum(WORTH.get(kind, 0) * count for kind, count in own.items())
         row[f"{dtype}_others"] = " ".join(others)
+        row[f"{dtype}_as_one"] = row[dtype] + sum(own[kind] for kind in others)
+    try:
+        flops: Counter[str] = Counter()
+        for (dtype, kind), count in found.items():
+            for of, each in flops_of(kind, dtype).items():
+                flops[of] += each * count
+        row |= {f"{dtype}_flops": flops[dtype] for dtype in TYPES}
+    except PerflexError:
+        pass  # Functions that nothing is known of.
     answers.send(row)
 
 
@@ -224,6 +234,24 @@ def compared(rows: list[dict[str, Any]], word: str, dtype: str) -> Iterator[tupl
             yield row, counted / measured if measured else np.inf
 
 
+def of_functions(rows: list[dict[str, Any]]) -> list[list[str]]:
+    """Return how far counts of kernels that divide or call functions are off, by type and what such a call counts."""
+    lines = []
+    for dtype in TYPES:
+        for word in ("as_one", "flops"):
+            errors = np.array([
+                abs(float(row[f"{dtype}_{word}"]) / float(row[f"{dtype}_measured"]) - 1)
+                for row in rows
+                if row["class"] == "exact" and row["launch"] == "same" and str(row["known"]) == "True"
+                and row.get(f"{dtype}_others", "") and row.get(f"{dtype}_flops", "") not in {"", None}
+                and float(row[f"{dtype}_measured"])
+            ])  # fmt: skip
+            shares = [f"{100 * np.mean(errors <= limit):.0f} %" if errors.size else "" for limit in (NEAR, ROUGHLY)]
+            median = f"{100 * np.median(errors):.1f} %" if errors.size else ""
+            lines.append([dtype, word.replace("_", " "), str(errors.size), median, *shares])
+    return lines
+
+
 def reason(row: dict[str, Any]) -> str:
     """Return why a kernel is not exact, without names, places and numbers."""
     text = re.sub(r"^[\w.+-]+(:\d+: |, line \S+: |: )", "", row["why"].split("; state ")[0])
@@ -246,6 +274,8 @@ def show(rows: list[dict[str, Any]], most: int) -> None:
         lines.append([dtype, str(len(pairs)), *shares])
     heads = ["exact, no divisions or functions", "kernels", "within 1 %", "or a step of the clock", "within 5 %"]
     print("\n" + table(heads, lines))
+    heads = ["exact, with divisions or functions", "each", "kernels", "median error", "within 5 %", "within 10 %"]
+    print("\n" + table(heads, of_functions(rows)))
     seconds = [float(row["seconds"]) for row in rows]
     median, high, longest = np.quantile(seconds, [0.5, 0.95, 1.0])
     print(f"\nprocessor seconds per kernel: median {median:.2f}, 95 % {high:.2f}, longest {longest:.1f}")
