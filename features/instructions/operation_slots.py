@@ -1,4 +1,4 @@
-"""What compilers for GPUs make of one operation: instructions by pipeline, and the floating-point operations among them.
+"""What compilers for GPUs make of one operation: instructions by pipeline, and the operations that counters see.
 
 Divisions and functions are several instructions (`slots_of`): those of CUDA C++ with its default precision, counted in
 the code that NVRTC 13.5 makes for sm_75 to sm_100. Between those, sums differ by a tenth at most, but for sin, cos,

@@ -176,16 +176,21 @@ def read(case: Case, sources: Path, limit: int, answers: Any) -> None:
     if row["class"] not in {"exact", "bound"}:
         return
     try:
-        counts = counts_of(scop)
-        found: Counter[tuple[str, str]] = Counter()
-        for statement in scop.statements:
-            if any(each.dtype in TYPES for each in statement.operations):
-                times = float(counts.instances(statement).evaluate(sizes))
-                for each in statement.operations:
-                    found[each.dtype, each.kind] += times * each.count
+        answers.send(row | operations_of(scop, sizes))
     except Exception as error:  # noqa: BLE001
         answers.send({"uncounted": f"{type(error).__name__}: {error}"})
-        return
+
+
+def operations_of(scop: Any, sizes: dict[str, int]) -> dict[str, Any]:
+    """Return floating-point operations by type, without divisions and functions and with them."""
+    counts = counts_of(scop)
+    found: Counter[tuple[str, str]] = Counter()
+    for statement in scop.statements:
+        if any(each.dtype in TYPES for each in statement.operations):
+            times = float(counts.instances(statement).evaluate(sizes))
+            for each in statement.operations:
+                found[each.dtype, each.kind] += times * each.count
+    row: dict[str, Any] = {}
     for dtype in TYPES:
         own = {kind: count for (of, kind), count in found.items() if of == dtype and count and kind not in NOTHING}
         others = sorted(kind for kind in own if kind not in WORTH)
@@ -197,10 +202,9 @@ def read(case: Case, sources: Path, limit: int, answers: Any) -> None:
         for (dtype, kind), count in found.items():
             for of, each in flops_of(kind, dtype).items():
                 flops[of] += each * count
-        row |= {f"{dtype}_flops": flops[dtype] for dtype in TYPES}
     except PerflexError:
-        pass  # Functions that nothing is known of.
-    answers.send(row)
+        return row  # It calls functions that nothing is known of.
+    return row | {f"{dtype}_flops": flops[dtype] for dtype in TYPES}
 
 
 def answered(case: Case, sources: Path, limit: int) -> dict[str, Any]:
