@@ -58,6 +58,24 @@ def test_functions_that_are_not_known_have_no_operations():
     assert flops_of("exp", "float16") == {}
 
 
+# Cycles of a chain's operation on an H100, for each sub-group of a quarter of a compute unit that starts an instruction
+# in each: the times of `op_chain` in the calibration general_gpu_h100_cuda. A logarithm's has an addition, too.
+CYCLES = {
+    ("div", "float32"): 17.3, ("sqrt", "float32"): 10.9, ("rsqrt", "float32"): 8.1, ("exp", "float32"): 11.3,
+    ("log", "float32"): 31.5, ("sin", "float32"): 26.5, ("cos", "float32"): 27.9,
+    ("div", "float64"): 27.3, ("sqrt", "float64"): 27.4,
+}  # fmt: skip
+# A unit starts an instruction of 32 work-items in so many cycles.
+BUSY = {"special": 8, "fp64": 2, "int32": 2, "int32_mul": 2, "fp32": 1}
+
+
+@pytest.mark.parametrize(("kind", "dtype"), CYCLES)
+def test_operations_take_no_fewer_cycles_than_their_instructions(kind, dtype):
+    slots = slots_of(kind, dtype)
+    least = max(sum(slots.values()), *(BUSY[pipe] * number for pipe, number in slots.items()))
+    assert (0.55 if dtype == "float64" else 0.7) < least / CYCLES[kind, dtype] <= 1
+
+
 # Beside them sources have the operands a and b. Kinds that are the same instruction as another are not looked at.
 FUNCTIONS = {
     "add": "a + b", "mul": "a * b", "madd": "a * b + b", "max": "fmax(a, b)", "div": "a / b", "floor": "floor(a)",
