@@ -2,10 +2,10 @@
 
 Divisions and functions are several instructions (`slots_of`): those of CUDA C++ with its default precision, counted in
 the code that NVRTC 13.5 makes for sm_75 to sm_100. Between those, sums differ by a tenth at most, but for sin, cos,
-atan2 and pow of float64 on sm_100; NVRTC 12.8 differs more in asinh, cosh, atan2, expm1 and cbrt. Counted is the path
-of usual arguments: what is jumped over for denormal, huge or other special ones is not on it, instructions that a
-predicate may switch off are, and constants are in registers already. OpenCL's division of float32 takes less, unless
-it is built with full precision.
+sinpi, cospi, atan2 and pow of float64 on sm_100; NVRTC 12.8 differs more in sinh, cosh, asinh, atan2, expm1 and cbrt.
+Counted is the path of usual arguments: what is jumped over for denormal, huge or other special ones is not on it,
+instructions that a predicate may switch off are, and constants are in registers already. OpenCL's division of float32
+takes less, unless it is built with full precision.
 
 Which pipeline an instruction takes follows the throughputs of the CUDA C++ Programming Guide (arithmetic
 instructions): comparisons, minima and selections take that of integers, also of floats; reciprocals and the like,
