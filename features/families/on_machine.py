@@ -26,7 +26,6 @@ from perflex.features.gpu.volume_estimate import cache_transactions, estimate_vo
 from perflex.features.gpu.waves import wave_values
 from perflex.features.scop.scop import Scop
 from perflex.features.target import Target
-from perflex.machines.machine import Machine
 
 # Values by identifier, of a Scop at integer sizes on a target that has a machine.
 _Compute = Callable[[Scop, Mapping[str, int], Target], Mapping[str, float]]

@@ -157,7 +157,7 @@ def _ldst(run: _Run) -> float:
     """Return the time that the addresses of loads and stores take, of global and of local memory."""
     found = instructions_of(run.scop, run.target.sub_group_size)
     lanes = run.at(found["ldst_global"] + found["ldst_local"]) * run.target.sub_group_size
-    return run.unit_seconds(run.over(lanes, "load_store_per_cycle"))
+    return run.unit_seconds(lanes / run.machine.load_store_units)
 
 
 def _atomic(run: _Run) -> float:

@@ -131,8 +131,8 @@ def calibrate(
     with progress_shown(run.progress, "calibrate:") as report:
         measuring = Measuring(where, options, target, run.executor, run.measure_executor, report, *_checked(model, fit))
         table, spent = _gathered(model, kernels, budget_s, measuring)
-    ready = usual_description(model)
-    fit_result = fitted(model, table, fit) if ready is None else fit_about_usual(ready, table)
+    usual = usual_description(model)
+    fit_result = fitted(model, table, fit) if usual is None else fit_about_usual(usual, table)
     found = calibration_from_table(model, table, fit_result, device=where, timing=options)
     found = replace(found, options={**found.options, **spent}, cpu=cpu)
     warn_of_doubts(found)

@@ -57,7 +57,7 @@ def fit_about_usual(description: ModelDescription, table: FeatureTable) -> FitRe
 
 def _left_out(model: Model, table: FeatureTable, prior: Prior, roots: Array, own: NDArray[np.bool_]) -> float:
     """Return the mean square of the logarithms of what a generator's rows are predicted wrong by from all others."""
-    others, rows = table.take(np.flatnonzero(~own)), table.take(np.flatnonzero(own))
+    others, rows = table.take(np.flatnonzero(~own).tolist()), table.take(np.flatnonzero(own).tolist())
     fit = fit_with_prior(model, others, prior, deviations=prior.noise / roots[~own], precise=False)
     predicted = model.evaluate(fit, rows.columns(model.input_features()))
     return float(np.mean(np.log(predicted / rows.column(model.output_feature)) ** 2))

@@ -221,9 +221,9 @@ def rank(
     kernels, sizes = read_kernels_and_sizes(rest)
     alone = len(kernels) == 1 and is_space(kernels[0])
     variants = load_variants(kernels[0]) if alone else {word: load_kernel(word) for word in kernels}
-    launches = [launch_of(one) for one in variants.values()] if isinstance(variants, dict) else []
-    if launched := next(filter(None, launches), None):
-        if len(launches) > 1:
+    launched_ones = [launch_of(one) for one in variants.values()] if isinstance(variants, dict) else []
+    if launched := next(filter(None, launched_ones), None):
+        if len(launched_ones) > 1:
             msg = "a launch of a Triton kernel is ranked alone, for its configurations are; give one"
             raise ArgumentError(msg, word=kernels[1])
         refuse_for_launch(time=time, assumed=launches is not None or caches is not None)

@@ -152,6 +152,10 @@ def _fact(unit: str, *, whole: bool = True, zero: bool = False, kinds: tuple[str
     return field(default=None, metadata={"fact": Fact(unit, whole, zero, kinds)})
 
 
+# Compute capabilities whose compute units have 16 load/store units.
+_FEWER_LOAD_STORE_UNITS = {7.5, 8.6, 8.7, 8.9}
+
+
 @dataclass(frozen=True)
 class Machine:
     """Hardware facts of a device, in SI units; None where a fact is not known.
@@ -205,7 +209,8 @@ class Machine:
         Results per cycle and compute unit: integer additions, comparisons and bit operations; integer multiplications
         or multiply-adds; special functions (reciprocals, roots, exponentials, logarithms, sines).
     load_store_per_cycle
-        Work-items whose addresses of loads and stores a compute unit takes per cycle, of global and of local memory.
+        Work-items whose addresses of loads and stores a compute unit takes per cycle, of global and of local memory;
+        None for `load_store_units`.
     atomics_per_cycle, distinct_atomics_per_cycle
         Atomic updates of global memory per cycle over all compute units: of one address, and of different ones.
     l2_bytes_per_cycle
@@ -323,6 +328,17 @@ class Machine:
     def parts_per_unit(self) -> int:
         """Parts of a compute unit, to which its sub-groups are dealt out."""
         return self.register_files_per_unit or int(self.need("schedulers_per_unit"))
+
+    @property
+    def load_store_units(self) -> float:
+        """Work-items whose addresses a compute unit takes per cycle: as stated, else by the compute capability.
+
+        NVIDIA's units have 32 load/store units, those of Turing and of GeForce, RTX and L cards since then 16
+        (architecture white papers of Turing, GA102 and Ada). Of others, 32 are the banks of local memory.
+        """
+        if self.load_store_per_cycle is not None:
+            return self.load_store_per_cycle
+        return 16.0 if self.compute_capability in _FEWER_LOAD_STORE_UNITS else 32.0
 
     def need_l1_rules(self) -> str:
         """Return whose rules the first cache follows, which must be known."""

@@ -167,7 +167,8 @@ def _cells(methods: Sequence[Method], measured: Mapping[Case, float]) -> str:
     text = ""
     for method in methods:
         for gpu in dict.fromkeys(case.gpu for case in measured):
-            ratios = {c.label: method.seconds[c] / s for c, s in measured.items() if c.gpu == gpu and c in method.seconds}
+            own = {case: seconds for case, seconds in measured.items() if case.gpu == gpu and case in method.seconds}
+            ratios = {case.label: method.seconds[case] / seconds for case, seconds in own.items()}
             if ratios:
                 heads = (f"{method.name}, {gpu}: predicted / measured", *streaming.columns(list(ratios)))
                 text += f"\n{table(heads, streaming.means(ratios))}"

@@ -35,16 +35,18 @@ if TYPE_CHECKING:
     from .methods import DataSet
 
     Array = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
 
 MODEL = "general_gpu"
 # The calibrations of perflex's own measurement kernels, and what their launches are.
 _OWN = {"general_gpu_h100_cuda": "queued", "general_gpu_h100_opencl": "host"}
-_LAUNCHES = "f_sync_kernel_launch"
+_LAUNCH, _LAUNCHES = "p_launch", "f_sync_kernel_launch"
 # So many rows of a program on a GPU say something new, and so far off, in the logarithm, a row begins to count less.
 _INDEPENDENT, _FAR = 3, 0.25
 _ROUNDS = 5
 # Standard deviation of the logarithm of a row's time that no parameter explains, at least; and of a launch's cost.
 _LEAST, _LAUNCH_SPREAD = 0.1, 0.7
+_LEAST_SPREAD = 0.05
 # As how many rows the usual spread of a parameter counts.
 _USUAL_ROWS = 10.0
 
@@ -55,15 +57,22 @@ def own_rows(model: Model) -> tuple[list[MeasuredRow], Array]:
     for name, timed in _OWN.items():
         table = load_calibration(name).table
         values.append(np.column_stack([table.column(each) for each in model.input_features()]))
-        for label, generator, seconds in zip(
-            table.kernels, table.generators, table.column(model.output_feature), strict=True
-        ):
-            rows.append(
-                MeasuredRow(
-                    "measurement kernels", "H100", "H100-SXM", f"own {generator}", label, f"{timed} {label}", (),
-                    float(seconds), timed=timed, least_seconds=0.0,
-                )  # fmt: skip
+        known = zip(table.kernels, table.generators, table.column(model.output_feature), strict=True)
+        rows += [
+            MeasuredRow(
+                data="measurement kernels",
+                gpu="H100",
+                machine="H100-SXM",
+                program=f"own {generator}",
+                case=label,
+                label=f"{timed} {label}",
+                launches=(),
+                seconds=float(seconds),
+                timed=timed,
+                least_seconds=0.0,
             )
+            for label, generator, seconds in known
+        ]
     return rows, np.vstack(values)
 
 
@@ -82,79 +91,96 @@ class JointFit:
     def calibration(self) -> Calibration:
         """Return what the fit says, as the calibration that comes with perflex."""
         model, names = self.model, tuple(self.model.all_features())
-        entries = {name: ParameterPrior(float(np.log(value)), self.spreads[name]) for name, value in self.parameters.items()}
-        table = FeatureTable(model.output_feature, names, (), np.empty((0, len(names))), info=info_of(model.input_features()))
-        fit = fit_with_prior(model, table, Prior(entries, _LEAST, self.sources))
+        info = info_of(model.input_features())
+        entries = {name: ParameterPrior(float(np.log(at)), self.spreads[name]) for name, at in self.parameters.items()}
+        table = FeatureTable(model.output_feature, names, (), np.empty((0, len(names))), info=info)
         # Other meanings than these are those of single data sets; one without times is as usual.
-        usual = self.parameters["p_launch"]
+        usual = self.parameters[_LAUNCH]
         launches = LaunchCosts(*(self.launches.get(name, usual) for name in LaunchCosts.__struct_fields__))
-        carried = TransferPrior(self.sources, 0, unknown=_LEAST, limits=self.limits, launches=launches)
         return Calibration(
-            model, fit, table, device={"name": f"{len(self.sources)} GPUs"}, transferred=carried,
-            date=datetime.now(UTC).isoformat(timespec="seconds"), versions=software_versions(),
-        )  # fmt: skip
+            model,
+            fit_with_prior(model, table, Prior(entries, _LEAST, self.sources)),
+            table,
+            device={"name": f"{len(self.sources)} GPUs"},
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            versions=software_versions(),
+            transferred=TransferPrior(self.sources, 0, unknown=_LEAST, limits=self.limits, launches=launches),
+        )
 
 
-def _weights(rows: Sequence[MeasuredRow]) -> Array:
-    counts = Counter((row.gpu, row.data, row.program) for row in rows)
-    return np.array([min(1.0, _INDEPENDENT / counts[row.gpu, row.data, row.program]) for row in rows])
+class _Rows:
+    """Rows of a data set, and how far a model with given logarithms of parameters is off them."""
+
+    def __init__(self, data: DataSet, numbers: Sequence[int]) -> None:
+        rows, about = [data.rows[i] for i in numbers], prior_about(load_model(MODEL))
+        self.model = data.model
+        self.names = [name for name in data.model.params() if name != _LAUNCH]
+        self.meanings = list(dict.fromkeys(row.timed for row in rows))
+        self._meaning = np.array([self.meanings.index(row.timed) for row in rows])
+        self._columns = {name: data.values[list(numbers), i] for i, name in enumerate(data.model.input_features())}
+        self._logs = np.log(data.seconds[list(numbers)])
+        launches = [_LAUNCH] * len(self.meanings)
+        self.mean = np.array([about[name].mean for name in (*self.names, *launches)])
+        self.spread = np.array([*(about[name].spread for name in self.names), *(_LAUNCH_SPREAD for _ in launches)])
+        counts = Counter((row.gpu, row.data, row.program) for row in rows)
+        keys = [(row.gpu, row.data, row.program) for row in rows]
+        self.weights = np.array([min(1.0, _INDEPENDENT / counts[key]) for key in keys])
+        self.with_code = np.array([row.timed == "code" for row in rows])
+
+    def errors(self, u: Array) -> Array:
+        """Return ln(predicted / measured), shape ``(rows,)``."""
+        costs = np.exp(u[len(self.names) :])[self._meaning]
+        values = {**self._columns, _LAUNCHES: self._columns[_LAUNCHES] * costs}
+        found = self.model.evaluate(dict(zip(self.names, np.exp(u), strict=False)) | {_LAUNCH: 1.0}, values)
+        return np.asarray(np.log(found) - self._logs)
+
+    def shares(self, u: Array) -> Array:
+        """Return the derivatives of the errors, shape ``(rows, parameters)``."""
+        step = 1e-4 * np.eye(len(u))
+        return np.column_stack([(self.errors(u + one) - self.errors(u - one)) / 2e-4 for one in step])
+
+    def mode(self, start: Array, counted: Flags, moving: Flags) -> Array:
+        """Return the mode of the posterior of the parameters that move, given the rows that count."""
+        from scipy.optimize import least_squares
+
+        u, robust = start.copy(), np.ones(len(counted))
+        for _ in range(_ROUNDS):
+            roots = np.sqrt(self.weights * robust * counted) / _FAR
+
+            def residual(part: Array, roots: Array = roots, at: Array = u) -> Array:
+                whole = at.copy()
+                whole[moving] = part
+                return np.concatenate([self.errors(whole) * roots, ((whole - self.mean) / self.spread)[moving]])
+
+            u = u.copy()
+            u[moving] = least_squares(residual, u[moving], method="trf").x
+            robust = 1.0 / (1.0 + (self.errors(u) / _FAR) ** 2)
+        return u
 
 
 @lru_cache(maxsize=64)
 def joint_fit(data: DataSet, numbers: tuple[int, ...]) -> JointFit:
     """Fit the model to rows of a data set."""
-    from scipy.optimize import least_squares
-
-    model, rows = data.model, [data.rows[i] for i in numbers]
-    description = load_model(MODEL)
-    about = prior_about(description)
-    names = [name for name in model.params() if name != "p_launch"]
-    meanings = list(dict.fromkeys(row.timed for row in rows))
-    which = np.array([meanings.index(row.timed) for row in rows])
-    columns = {name: data.values[list(numbers), i] for i, name in enumerate(model.input_features())}
-    launches, seconds = columns[_LAUNCHES], np.log(data.seconds[list(numbers)])
-    mean = np.array([about[name].mean for name in names] + [about["p_launch"].mean] * len(meanings))
-    spread = np.array([about[name].spread for name in names] + [_LAUNCH_SPREAD] * len(meanings))
-
-    def errors(u: Array) -> Array:
-        cost = np.exp(u[len(names) :])[which]
-        values = {**columns, _LAUNCHES: launches * cost}
-        found = model.evaluate(dict(zip(names, np.exp(u), strict=False), p_launch=1.0), values)
-        return np.log(found) - seconds
-
-    weights, u, robust = _weights(rows), mean, np.ones(len(rows))
-    for _ in range(_ROUNDS):
-        roots = np.sqrt(weights * robust) / _FAR
-
-        def residual(u: Array, roots: Array = roots) -> Array:
-            return np.concatenate([errors(u) * roots, (u - mean) / spread])
-
-        u = least_squares(residual, u, method="trf").x
-        robust = 1.0 / (1.0 + (errors(u) / _FAR) ** 2)
-    off = errors(u)
-    shares = _shares(errors, u)
-    spreads = _spreads(off, shares, weights, spread)
+    rows = _Rows(data, numbers)
+    # No resource of the GPU explains host code, which says what a launch costs with it when all else is known.
+    of_code = np.array([*(False for _ in rows.names), *(one == "code" for one in rows.meanings)])
+    u = rows.mode(rows.mean, ~rows.with_code, ~of_code)
+    if of_code.any():
+        u = rows.mode(u, rows.with_code, of_code)
+    off, shares, weights = rows.errors(u), rows.shares(u), rows.weights * ~rows.with_code
+    spreads = _spreads(off, shares, weights, rows.spread)
     deviations = np.sqrt(_LEAST**2 + (shares**2) @ (spreads**2))
-    found = dict(zip([*names, *meanings], map(float, np.exp(u)), strict=True))
-    known = {name: found[name] for name in names}
-    widths = dict(zip(names, map(float, spreads), strict=False))
-    costs = {name: found[name] for name in meanings}
-    usual = costs.get("gpu", float(np.exp(about["p_launch"].mean)))
+    found = dict(zip([*rows.names, *rows.meanings], map(float, np.exp(u)), strict=True))
+    costs = {name: found[name] for name in rows.meanings}
+    usual = costs.get("gpu", float(np.exp(rows.mean[-1])))
+    widths = dict(zip(rows.names, map(float, spreads), strict=False)) | {_LAUNCH: _LAUNCH_SPREAD / 2}
     return JointFit(
-        model,
-        {name: usual if name == "p_launch" else known[name] for name in model.params()},
+        data.model,
+        {name: usual if name == _LAUNCH else found[name] for name in data.model.params()},
         costs,
-        {name: _LAUNCH_SPREAD / 2 if name == "p_launch" else widths[name] for name in model.params()},
+        widths,
         _limits(np.abs(off) / deviations, weights),
-        data.gpus,
-    )
-
-
-def _shares(errors: object, u: Array) -> Array:
-    """Return the derivatives of the logarithms of times by those of parameters, shape ``(rows, parameters)``."""
-    step = 1e-4
-    return np.column_stack(
-        [(errors(u + step * one) - errors(u - step * one)) / (2 * step) for one in np.eye(len(u))]  # type: ignore[operator]
+        tuple(dict.fromkeys(data.rows[i].gpu for i in numbers)),
     )
 
 
@@ -163,7 +189,7 @@ def _spreads(off: Array, shares: Array, weights: Array, usual: Array) -> Array:
     heavy = weights[:, None] * shares**4
     near = np.minimum(off**2, (3 * _FAR) ** 2)  # a miscounted kernel says nothing of a parameter
     found = (heavy.T @ near + _USUAL_ROWS * (usual**2 + _LEAST**2)) / (heavy.sum(axis=0) + _USUAL_ROWS)
-    return np.sqrt(np.maximum(found - _LEAST**2, 0.05**2))
+    return np.sqrt(np.maximum(found - _LEAST**2, _LEAST_SPREAD**2))
 
 
 def _limits(ratios: Array, weights: Array) -> tuple[float, ...]:

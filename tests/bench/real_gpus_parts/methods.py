@@ -175,9 +175,7 @@ def _shipped(data: DataSet, question: Question) -> Answer:
     return _answered(made, structs.asdict(made.transferred.launches), data, question)
 
 
-def _answered(
-    calibration: Calibration, launches: Mapping[str, float], data: DataSet, question: Question
-) -> Answer:
+def _answered(calibration: Calibration, launches: Mapping[str, float], data: DataSet, question: Question) -> Answer:
     """Predict rows, with a launch as their times have it; of a meaning that is not known, as the host waits for it."""
     table = data.table(question.judged, output=False)
     names = list(data.model.input_features())

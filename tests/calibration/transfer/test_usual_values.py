@@ -91,7 +91,7 @@ def test_one_other_device_is_carried_over_half_way_and_intervals_hold() -> None:
         for name, usual in GENERAL.usual.items():
             assert carried.fit[name] == pytest.approx(np.sqrt(source.fit[name] * usual))
         shares.append(inside(carried, device("H100-SXM", 100 + seed)))
-    assert 0.94 < np.mean(shares) < 1
+    assert np.mean(shares) > 0.94
 
 
 def test_times_of_the_device_narrow_the_interval() -> None:
