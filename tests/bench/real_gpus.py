@@ -1,21 +1,23 @@
 """Times that others measured on real GPUs, predicted: ``python tests/bench/real_gpus.py --data DIR --out FILE.csv``.
 
-DIR holds any of the folders ``nvbench``, ``gpuperf``, ``sgemm_variants`` and ``hub`` (``--sets`` names some). Of each
-tuning space of ``hub`` ``--configurations`` are drawn; a folder ``gpu_tuning`` in DIR or beside it has their times on
-further GPUs. Rows below 20 us are left out. For each GPU (``--gpu``, all of the data if not given) `general_gpu`
-predicts:
+DIR holds any of the folders ``nvbench``, ``gpuperf``, ``sgemm_variants``, ``hub``, ``small_kernels`` and
+``hecbench_rtx3080`` (``--sets`` names some). Of each tuning space of ``hub`` ``--configurations`` are drawn; a folder
+``gpu_tuning`` in DIR or beside it has their times on further GPUs, ``kernel_sources`` the sources. Rows below 20 us
+are left out of the first four. For each GPU (``--gpu``, all of the data if not given) `general_gpu` predicts:
 
 * one program after another, from a fit to the GPU's other programs;
 * all rows but 0, 5, 10 and 20 random ones (seeds 0 to 4) from those, with the other GPUs' times and without;
 * data of few programs (``sgemm_variants``, ``hub``) from the programs of ``nvbench`` and ``gpuperf``, of the same GPU
   or of the others;
-* of ``nvbench``, ``gpuperf`` and ``sgemm_variants`` together, each program on each GPU from other programs on other
-  GPUs: what the calibration `general_gpu` that comes with perflex knows of a kernel (``--calibration`` writes it).
+* of all but ``hub`` and perflex's own measurement kernels on an H100 together, each program on each GPU from other
+  programs on other GPUs, by one fit: what the calibration `general_gpu` that comes with perflex knows of a kernel
+  (``--calibration`` writes it);
+* all rows as that calibration does: data that it was not made of judge it.
 
 Beside it stand in the same run: one factor per device on the same configuration's time on the nearest other GPU
 (nearest by the sum of what the logarithms of DRAM bandwidth and single-precision peak differ by); a roofline of the
-machine file's peaks; and extremely randomised trees on the same features and rows. ``--method`` names some: perflex,
-transfer, factor, roofline, trees, trees_elsewhere.
+machine file's peaks; the median of all times; and extremely randomised trees on the same features and rows.
+``--method`` names some: perflex, joint, shipped, transfer, factor, roofline, median, trees, trees_elsewhere.
 
 Counts are kept in the store. It prints tables in Markdown; ``--out`` has a line per method and predicted row.
 """
@@ -26,6 +28,7 @@ import argparse
 import math
 import os
 import sys
+import zlib
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from importlib import import_module
@@ -192,12 +195,15 @@ def main() -> int:
     parser.add_argument("--method", nargs="*", default=[])
     parser.add_argument("--draws", type=int, default=len(SEEDS), help="of samples; the first seeds")
     parser.add_argument("--configurations", type=int, default=CONFIGURATIONS, help="drawn of each tuning space")
+    parser.add_argument("--every", type=int, default=1, help="of nvbench, each N-th configuration, by its label")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--calibration", type=Path, help="write the calibration that comes with perflex, and stop")
     given = parser.parse_args()
     try:
         rows = read_rows(given.data, [name for name in given.sets.split(",") if name], given.configurations)
+        # On all GPUs the same ones.
+        rows = [row for row in rows if row.data != "nvbench" or zlib.crc32(row.label.encode()) % given.every == 0]
         with progress_shown(True, "predict:") as progress:
             if given.calibration is not None:
                 sets = counted_sets(rows, workers=given.workers, progress=progress)

@@ -173,6 +173,7 @@ def rows(folder: Path) -> Iterator[MeasuredRow]:
                 seconds=float(line["time_s"]),
                 note="repeat" if number > 1 else "",
                 registers=int(line["registers"]),
+                timed="events",
             )
 
 
@@ -192,4 +193,5 @@ def rows_of_products(folder: Path) -> Iterator[MeasuredRow]:
                 seconds=float(line["time_s"]),
                 note=line["node"],
                 registers=int(line["registers"]),
+                timed="events",
             )

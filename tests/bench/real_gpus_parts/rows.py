@@ -29,7 +29,7 @@ class MeasuredRow:
     kernels (loopy kernel or Scop), their sizes, and how often each is launched; nearly always one, launched once.
     `seconds` is the time of all together, of which shorter ones than `least_seconds` are left out; `warm` says whether
     data may still lie in L2. What was timed: ``"gpu"`` the GPU's own duration, ``"queued"`` launches back to back,
-    ``"graph"`` the same in a graph, ``"events"`` one launch between two events, ``"host"`` launches that the host waits
+    ``"graph"`` the same in a graph, ``"events"`` launches between two events, ``"host"`` launches that the host waits
     for, ``"code"`` launches with host code between them. The `note` is "repeat" for a row that repeats another one.
     `registers` are those of a work-item, where known.
     """
