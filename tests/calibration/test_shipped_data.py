@@ -64,6 +64,32 @@ def test_the_calibration_of_other_gpus_predicts_for_each_machine_file_with_inter
         load_calibration("none")
 
 
+@pytest.mark.filterwarnings("ignore:this prediction is doubtful")
+def test_predictions_are_of_the_launches_and_caches_that_are_assumed():
+    calibration, (small, large) = load_calibration("general_gpu"), ({"n": 64}, {"n": 512})
+    kernel, costs = matmul(prefetch=False), calibration.transferred.launches
+    by_launch = {
+        name: calibration.assuming(launches=name).predict(kernel, small, machine="A40")
+        for name in ("gpu", "queued", "host")
+    }
+    assert by_launch["gpu"] == calibration.predict(kernel, small, machine="A40")
+    for name, seconds in by_launch.items():
+        assert seconds - by_launch["gpu"] == pytest.approx(getattr(costs, name) - costs.gpu)
+    cold = calibration.assuming(caches="cold")
+    warm, loaded = (one.feature_values(kernel, large, machine="A40")["f_peak_dram"] for one in (calibration, cold))
+    # Two matrices from memory, one to it; all three fit the 6 MiB of L2.
+    assert (warm, loaded) == (0, pytest.approx(3 * 4 * 512**2 / 670e9, rel=1e-3))
+    assert cold.predict_interval(kernel, large, machine="A40").predicted > calibration.predict(
+        kernel, large, machine="A40"
+    )
+    with pytest.raises(CalibrationError, match="launches are one of gpu, queued, host, not 'device'"):
+        calibration.assuming(launches="device")
+    with pytest.raises(CalibrationError, match="as its own times have them"):
+        load_calibration("general_gpu_h100_cuda").assuming(launches="queued")
+    with pytest.raises(CalibrationError, match="no feature that depends on what a GPU's L2 holds"):
+        load_calibration("matmul_sq_amd_epyc_4cores_pocl").assuming(caches="cold")
+
+
 def test_the_matmul_model_counts_all_that_both_variants_do():
     from perflex.features.report import uncounted
 

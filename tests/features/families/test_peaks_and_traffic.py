@@ -46,6 +46,10 @@ def test_a_copy_by_hand():
     # A load and a store of each sub-group: one line, 0.75 cycles of look-up but a whole one of data.
     assert found["f_peak_l1"] == pytest.approx(2 * n / 32 / (80 * clock) * busiest, rel=1e-3)
     assert found["f_peak_group"] == pytest.approx(groups / 640e6)
+    # 32 load/store units take the addresses of a sub-group's load or store in a cycle, 16 of a T4 in two.
+    assert found["f_peak_ldst"] == pytest.approx(2 * n / 32 / (80 * clock) * busiest, rel=1e-3)
+    turing = values(copy(n), "T4", ["f_peak_ldst"])["f_peak_ldst"]
+    assert turing == pytest.approx(2 * 2 * n / 32 / (40 * 1.59e9) * ceil(groups / 40) * 40 / groups, rel=1e-3)
     # One load after the other: none, but it misses everywhere; 8 resident work-groups, so 103 waves.
     assert found["f_peak_latency"] == pytest.approx(ceil(groups / 640) * 316.7e-9, rel=1e-2)
     for absent in ("local", "fp32", "fp64", "special", "atomic", "atomic_local"):
@@ -61,6 +65,39 @@ def test_fewer_work_groups_than_units_use_only_so_many():
     assert alone == pytest.approx(8 * 256 * 2 / 1.38e9, rel=0.05)
     assert one_each == pytest.approx(alone)
     assert one_more == pytest.approx(2 * alone)
+
+
+def test_each_sub_group_takes_a_cycle_at_each_barrier():
+    one = kernel(
+        "barrier_local", "dtype:float32", "lsize_0:16", "lsize_1:4", "groups_fit:True", "nelements:1048576", "m:64"
+    )
+    groups = 1048576 // 64
+    expected = groups * 64 * 2 / (80 * 1.38e9) * ceil(groups / 80) * 80 / groups
+    assert values(one)["f_peak_barrier"] == pytest.approx(expected, rel=1e-3)
+
+
+UPDATES = """__global__ void add(int *count, double *sum, const int *bin) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < N) %s;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("update", "cycles"),
+    [
+        # Compilers add up what a sub-group adds to one integer, and hardware adds floats one after the other.
+        ("atomicAdd(&count[0], 1)", 65536 / 32),
+        ("atomicAdd(&sum[0], 1.0)", 65536 * 3.2),
+        # 256 words are 8 lines, which take three words in two cycles each.
+        ("atomicAdd(&count[threadIdx.x], 1)", 65536 / 8 / 1.5),
+        # 36 different words of the whole GPU in a cycle.
+        ("atomicAdd(&count[i], 1)", 65536 / 36),
+    ],
+)
+def test_updates_of_a_line_wait_for_one_another(update, cycles):
+    scop = source_kernel(UPDATES % update, "add", local=256, groups=256, defines={"N": "65536"}, language="cuda").scop({})
+    (found,) = kernel_feature_values(["f_peak_atomic"], scop, {}, machine="V100").values()
+    assert found == pytest.approx(cycles / 1.38e9, rel=1e-3)
 
 
 def test_integer_products_take_longer_where_they_are_made_of_others():
