@@ -78,7 +78,8 @@ def test_predictions_are_of_the_launches_and_caches_that_are_assumed():
     cold = calibration.assuming(caches="cold")
     warm, loaded = (one.feature_values(kernel, large, machine="A40")["f_peak_dram"] for one in (calibration, cold))
     # Two matrices from memory, one to it; all three fit the 6 MiB of L2.
-    assert (warm, loaded) == (0, pytest.approx(3 * 4 * 512**2 / 670e9, rel=1e-3))
+    assert loaded == pytest.approx(3 * 4 * 512**2 / 670e9, rel=0.01)
+    assert warm < loaded / 1000
     assert cold.predict_interval(kernel, large, machine="A40").predicted > calibration.predict(
         kernel, large, machine="A40"
     )

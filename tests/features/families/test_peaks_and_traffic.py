@@ -95,7 +95,9 @@ UPDATES = """__global__ void add(int *count, double *sum, const int *bin) {
     ],
 )
 def test_updates_of_a_line_wait_for_one_another(update, cycles):
-    scop = source_kernel(UPDATES % update, "add", local=256, groups=256, defines={"N": "65536"}, language="cuda").scop({})
+    scop = source_kernel(UPDATES % update, "add", local=256, groups=256, defines={"N": "65536"}, language="cuda").scop(
+        {}
+    )
     (found,) = kernel_feature_values(["f_peak_atomic"], scop, {}, machine="V100").values()
     assert found == pytest.approx(cycles / 1.38e9, rel=1e-3)
 
