@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from perflex import Calibration, FeatureTable, Model, diagnose, load_calibration
 from perflex.calibration.calibration import calibration_names
 from perflex.calibration.interval import interval_at
+from perflex.calibration.usual_prior import fit_about_usual, usual_description
 from perflex.errors import FileFormatError
 from perflex.fit.problem import pose
 from perflex.fit.result import FitResult, FitStatus, ParameterEstimate
@@ -254,9 +255,15 @@ def test_noise_floor_is_the_median_repeatability_of_the_kernels():
 @pytest.mark.parametrize("name", [name for name in calibration_names() if name != "general_gpu"])
 def test_shipped_calibrations_are_as_fitted_and_can_be_diagnosed(name):
     shipped = load_calibration(name)
+    assert len(diagnose(shipped).parameters) == len(shipped.params)
+    usual = usual_description(shipped.model)
+    if usual is not None:
+        again = fit_about_usual(usual, shipped.table)
+        assert dict(again) == pytest.approx(dict(shipped.params), rel=1e-6)
+        assert again.prior.noise == pytest.approx(shipped.fit.prior.noise, rel=1e-3)
+        return
     again = fitted(shipped.model, shipped.table, residual=shipped.fit.residual)
     assert dict(again.params) == pytest.approx(dict(shipped.params), rel=1e-6)
-    assert len(diagnose(shipped).parameters) == len(shipped.params)
     # Else each command refits the model for every generator before it predicts.
     assert again.between_generators.ratio == pytest.approx(shipped.kept_between.ratio, rel=1e-3)
 

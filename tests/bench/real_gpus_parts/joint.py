@@ -51,6 +51,11 @@ _LEAST_SPREAD = 0.05
 _USUAL_ROWS = 10.0
 
 
+def is_general(model: Model) -> bool:
+    """Return whether a model is the one whose calibrations come with perflex."""
+    return model.expression == load_model(MODEL).expression
+
+
 def own_rows(model: Model) -> tuple[list[MeasuredRow], Array]:
     """Return the measurement kernels of the calibrations of an H100 that come with perflex, and their features."""
     rows, values = [], []

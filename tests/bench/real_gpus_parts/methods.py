@@ -17,15 +17,16 @@ from msgspec import structs
 from perflex import (
     Calibration,
     FeatureTable,
+    FitOptions,
     PerflexError,
     PerflexWarning,
+    fit_model,
     load_calibration,
     load_machine,
-    load_model,
     transfer,
 )
 from perflex.calibration.gathering import info_of
-from perflex.calibration.usual_prior import fit_about_usual
+from perflex.calibration.usual_prior import fit_about_usual, usual_description
 
 from .counting import peaks_of
 from .joint import MODEL, joint_fit
@@ -142,9 +143,10 @@ class Predictor:
 
 @lru_cache(maxsize=64)
 def calibrated(data: DataSet, rows: tuple[int, ...]) -> Calibration:
-    """Return the model, fitted to rows of one GPU as `calibrate` does."""
-    table = data.table(rows)
-    fit = fit_about_usual(load_model(MODEL), table)
+    """Return the model, fitted to rows of one GPU as `calibrate` does; one without usual values in logarithms."""
+    table, usual = data.table(rows), usual_description(data.model)
+    logarithmic = FitOptions(residual="logarithmic", on_undetermined="warn")
+    fit = fit_model(data.model, table, logarithmic) if usual is None else fit_about_usual(usual, table)
     return Calibration(data.model, fit, table, device={"name": table.device}, machine=table.machine)
 
 

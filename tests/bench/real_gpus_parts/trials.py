@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .joint import own_rows
+from .joint import is_general, own_rows
 from .methods import DataSet, Predictor, Question
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def data_sets(
     there = list(dict.fromkeys(rows[i].data for i in known))
     many = [name for name in there if name in _MANY_PROGRAMS]
     sets = [of([name]) for name in there] + [of([name, *many]) for name in there if many and name in _FEW_PROGRAMS]
-    return [*sets, _with_own(of([name for name in there if name in _TOGETHER], EVERYTHING))]
+    together = [name for name in there if name in _TOGETHER]
+    return [*sets, _with_own(of(together, EVERYTHING))] if together and is_general(model) else sets
 
 
 def _with_own(data: DataSet) -> DataSet:
@@ -88,7 +89,7 @@ def trials(sets: Sequence[DataSet], predictors: Sequence[Predictor], gpus: Seque
 
 def _as_it_comes(data: DataSet, gpu: str, predictors: Sequence[Predictor]) -> Iterator[Trial]:
     """Yield trials of the calibration that comes with perflex on all rows, which it may have been made of."""
-    for one in predictors:
+    for one in predictors if is_general(data.model) else ():
         if "comes" in one.studies:
             knows = _knows(one) if one.name == "one factor" else "nothing"
             yield Trial("as it comes", data, one, Question(gpu, (), data.of(gpu)), "sources of the calibration", knows)
