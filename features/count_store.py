@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
+from importlib.metadata import version
 from operator import attrgetter
 from pathlib import Path
 from sqlite3 import Connection
@@ -136,9 +137,9 @@ def _attributes_text(value: Any) -> str:
 def counting_version() -> str:
     """Return a digest of everything but the kernel that counts depend on: sources and versions."""
     from islpy.version import VERSION_TEXT as ISLPY
-    from loopy.version import VERSION_TEXT as LOOPY
 
-    digest = hashlib.sha256(f"{__version__} {LOOPY} {ISLPY}".encode())
+    # Loopy's own module would load all of it, which a kernel in C does without.
+    digest = hashlib.sha256(f"{__version__} {version('loopy')} {ISLPY}".encode())
     top = Path(__file__).parent
     # All below features/. Files of one name stand in several folders: only the path from the top tells them apart.
     sources = sorted((path.relative_to(top).as_posix(), path) for path in top.rglob("*.py"))

@@ -61,7 +61,6 @@ def predict(
     as_json: JsonOption = False,
 ) -> None:
     """Predict a kernel's run time at given sizes, and show the contribution of each term of the model."""
-    from perflex.analysis.source_lines import source_lines
     from perflex.cli.arguments import file_and_name, read_calibration
     from perflex.cli.kernel_files import load_kernel
 
@@ -84,6 +83,8 @@ def predict(
             terminal.warn_of_sizes(chosen[0], [unit], chosen[0])
         for entry in found:
             if source is not None:
+                from perflex.analysis.source_lines import source_lines
+
                 entry["lines"] = source_lines(source, entry["sizes"], loaded, machine=machine)
         if time:
             from perflex.calibration.device_match import timing_device

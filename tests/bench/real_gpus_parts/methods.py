@@ -178,7 +178,11 @@ def _shipped(data: DataSet, question: Question) -> Answer:
 
 
 def _answered(calibration: Calibration, launches: Mapping[str, float], data: DataSet, question: Question) -> Answer:
-    """Predict rows, with a launch as their times have it; of a meaning that is not known, as the host waits for it."""
+    """Predict rows, with a launch as their times have it; of a meaning that is not known, as the host waits for it.
+
+    A graph that is not known has nothing of the host.
+    """
+    launches = {"graph": launches["gpu"], **launches} if "gpu" in launches else launches
     table = data.table(question.judged, output=False)
     names = list(data.model.input_features())
     usual = calibration.params["p_launch"]
