@@ -34,9 +34,9 @@ _Value = TypeVar("_Value")
 _WAVEFRONT_BYTES = 128
 # Compilers unroll innermost loops of many iterations by four.
 _UNROLLED = 4
-# Updates of words beside each other, for one of the same word, and how long one of eight bytes takes: from histograms
-# of 256 and 512 bins on Turing and Ampere (gpuperf and NVBench collections), and 32-bit and 64-bit updates on an
-# RTX 3080 (HeCBench's atomicPerf and atomicIntrinsics, counted by Nsight Compute; gpuFLOPBench).
+# A line takes 1.5 updates of neighbouring words in the time of one update of a single word: histograms of 256 and 512
+# bins on Turing and Ampere (gpuperf and NVBench collections). An update of 8 bytes takes 3.2 times as long as one of 4:
+# HeCBench's atomicPerf and atomicIntrinsics on an RTX 3080 (gpuFLOPBench).
 _NEIGHBOURS = 1.5
 _WIDE_UPDATE = 3.2
 _WORD_BYTES = 4
@@ -163,9 +163,9 @@ def _ldst(run: _Run) -> float:
 def _atomic(run: _Run) -> float:
     """Return the time of updates of global memory, which the L2 cache does for all sub-groups of a launch together.
 
-    Updates of a line wait for one another, whichever sub-group makes them. Integers at one address, which compilers can
-    see to be one, are added up in a sub-group first. Elements that depend on data are as many as the array may have,
-    all updated equally often.
+    Updates of one line wait for one another, whichever sub-group makes them. Where compilers see that a sub-group
+    updates one integer, it adds up its values first, and updates once. Elements that depend on data are as many as the
+    array may have, all updated equally often.
     """
     counts, cycles = counts_of(run.scop), 0.0
     for item in counts.accesses:

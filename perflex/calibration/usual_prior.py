@@ -30,14 +30,16 @@ NOISE = 0.15
 """Standard deviation of a row's residual, in the logarithm."""
 # So many rows of one generator say something new: a model is off by much the same in all of them.
 _INDEPENDENT = 4
+# Generators are left out in so many parts at most: each is a fit.
+_MOST_FOLDS = 20
 
 
 def fit_about_usual(description: ModelDescription, table: FeatureTable) -> FitResult:
     """Fit a ready model's parameters, with its usual values as a prior.
 
     All rows of one generator count together as a few. Of the configurations of one problem the fast ones count more: a
-    row that takes twice as long as the fastest weighs half. A general model's generators are no such problems; what it
-    errs by when each is left out in turn is the deviation of a residual.
+    row that takes twice as long as the fastest weighs half. The generators of a general model are no such problems. The
+    deviation of its residuals is that of generators that are predicted by a fit to the others.
     """
     model = description.model(table.output)
     seconds = table.column(model.output_feature)
@@ -50,7 +52,8 @@ def fit_about_usual(description: ModelDescription, table: FeatureTable) -> FitRe
         weight = best[place] / seconds * weight
     prior, roots = prior_about(description), np.sqrt(weight)
     if description.general and len(count) > 1:
-        errors = [_left_out(model, table, prior, roots, place == number) for number in range(len(count))]
+        folds = place % _MOST_FOLDS
+        errors = [_left_out(model, table, prior, roots, folds == number) for number in np.unique(folds)]
         prior = replace(prior, noise=max(NOISE, float(np.sqrt(np.mean(errors)))))
     return fit_with_prior(model, table, prior, deviations=prior.noise / roots)
 

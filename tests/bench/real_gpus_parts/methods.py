@@ -178,9 +178,9 @@ def _shipped(data: DataSet, question: Question) -> Answer:
 
 
 def _answered(calibration: Calibration, launches: Mapping[str, float], data: DataSet, question: Question) -> Answer:
-    """Predict rows, with a launch as their times have it; of a meaning that is not known, as the host waits for it.
+    """Predict rows, each with the launch cost of what its time means.
 
-    A graph that is not known has nothing of the host.
+    Where that cost is not known, it is the GPU's own for a graph, and else that of launches that the host waits for.
     """
     launches = {"graph": launches["gpu"], **launches} if "gpu" in launches else launches
     table = data.table(question.judged, output=False)
