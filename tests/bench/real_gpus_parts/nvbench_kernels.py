@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from perflex.features import Operation, extract_scop
 
-from .writing import make, without
+from .writing import in_constant_memory, make
 
 if TYPE_CHECKING:
     import loopy as lp
@@ -180,7 +180,7 @@ def counted(kernel: lp.TranslationUnit, *, constant_mask: bool) -> Scop:
         for one in scop.statements
     )
     scop = replace(scop, statements=statements)
-    return without(scop, "mask") if constant_mask else scop
+    return in_constant_memory(scop, "mask") if constant_mask else scop
 
 
 @cache

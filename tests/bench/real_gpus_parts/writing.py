@@ -85,9 +85,6 @@ def whole_items(block_x: int, block_y: int) -> dict[str, str]:
     return found | {"by": f"0 <= by and {block_y}*by < n", "ty": f"0 <= ty < {block_y}"}
 
 
-def without(scop: Scop, array: str) -> Scop:
-    statements = tuple(
-        replace(one, accesses=tuple(access for access in one.accesses if access.array != array))
-        for one in scop.statements
-    )
-    return replace(scop, arrays=tuple(one for one in scop.arrays if one.name != array), statements=statements)
+def in_constant_memory(scop: Scop, array: str) -> Scop:
+    arrays = tuple(replace(one, space="constant") if one.name == array else one for one in scop.arrays)
+    return replace(scop, arrays=arrays)
