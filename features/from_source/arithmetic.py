@@ -53,7 +53,9 @@ _HOLDS = {
 }  # fmt: skip
 _MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 # Operations by clang's names, if they are others.
-_KINDS = {"Sub": "add", "Rem": "mod", "Shl": "shift", "Shr": "shift", "And": "bit", "Or": "bit", "Xor": "bit"}
+_KINDS = {"Sub": "add", "Shl": "shift", "Shr": "shift", "And": "bit", "Or": "bit", "Xor": "bit"}
+# Of an integer by a number.
+_DIVISIONS = {"Div": "floordiv", "Rem": "mod"}
 # Operator and operand that change nothing but a sign.
 _NEUTRAL = {("Mul", 1), ("Mul", -1), ("Div", 1), *((name, 0) for name in ("Add", "Sub", "Shl", "Shr", "Or", "Xor"))}
 _COMMUTATIVE = {"Add", "Mul", "Or", "Xor"}
@@ -356,9 +358,12 @@ def _type_of(name: str, one: Integer | Unknown, two: Integer | Unknown) -> str:
 
 
 def _kind(name: str, divisor: Integer | Unknown) -> str:
-    """Return the operation of an operator of clang's name; integers are not divided by numbers, but shifted."""
-    if name == "Div" and isinstance(divisor, Integer) and _number(divisor) is not None:
-        return "floordiv"
+    """Return the operation of an operator of clang's name.
+
+    Integers are not divided by numbers, but shifted; a remainder by anything else takes as much as a division.
+    """
+    if name in _DIVISIONS:
+        return _DIVISIONS[name] if isinstance(divisor, Integer) and _number(divisor) is not None else "div"
     return _KINDS.get(name, name.lower())
 
 

@@ -39,7 +39,7 @@ DIFFERS: Mapping[str, Mapping[str, str]] = {
     "the text calls a function of loopy's, a power that is a loop of products or a rounding division": {
         "power_three": "float32 (mul|pow)",
         "power_minus_one": "float32 (mul|pow)|float64 div",
-        "integer_division_of_data": "int32 (add|cmp|div|floordiv)",
+        "integer_division_of_data": "int32 (add|cmp|div|floordiv|mod)",
         "segmented_sum": "int32 bit",
     },
     "products with a variable that is 1 are none in C, sums with 0 are none for loopy": {
