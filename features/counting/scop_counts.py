@@ -242,6 +242,17 @@ class ScopCounts:
         """
         return self._points(domain, launch, sub_group_size)
 
+    @_kept("executing")
+    def executing(self, domain: Any, launch: int, sub_group_size: int) -> tuple[QuasiPolynomial, QuasiPolynomial]:
+        """Return how many sub-groups, and how many work-groups, have any of a set of instances as for `executions`."""
+        groups = len(self.scop.launches[launch].groups)
+        instances = sub_groups_of(domain, self.scop.launches[launch], sub_group_size)
+        beyond = instances.dim(isl.dim_type.set) - groups - 1
+        having = instances.project_out(isl.dim_type.set, groups + 1, beyond)
+        assumed = self.scop.assumptions
+        whole = having.project_out(isl.dim_type.set, groups, 1)
+        return QuasiPolynomial.points(having, assumed), QuasiPolynomial.points(whole, assumed)
+
     def _points(self, domain: Any, launch: int, sub_group_size: int | None) -> QuasiPolynomial:
         if sub_group_size is not None:
             domain = sub_groups_of(domain, self.scop.launches[launch], sub_group_size)

@@ -15,6 +15,7 @@ class ArrayVolumes:
     # L1 cycles that loads and stores of global memory take, over all compute units (Section 4.2); nan where the
     # machine's ``l1_rules`` are not known.
     l1_wavefronts: float = 0.0
+    stored_lines: float = 0.0  # Distinct lines of each sub-group and store instruction
     # local_wavefronts_load, local_wavefronts_store: cycles that accesses of local memory take, over all compute
     # units.
     local_wavefronts_load: float = 0.0

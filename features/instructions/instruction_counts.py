@@ -6,8 +6,9 @@ What is counted is what a compiler makes of the source, by these rules; no count
   truth values), also a division or a function, of which compilers make several; complex ones are several;
 * an access of global or local memory is one instruction of ``ldst_global`` or ``ldst_local``, of a vector type one for
   each 16 bytes (`vector_elements`), but loads of values that are in registers already are none, by the rule of
-  `perflex.features.scop.register_reuse`; private arrays are registers, and what lies in constant memory is an operand
-  of the instruction that uses it;
+  `perflex.features.scop.register_reuse`; private arrays are registers;
+* what lies in constant memory is an operand of the instruction that uses it where its address is known when the code is
+  made; else, as in a loop that is not unrolled, it is loaded (``ldst_constant``);
 * address arithmetic is ``int``, by the rule of `perflex.features.instructions.loop_tree`;
 * each iteration of a loop is an addition and a comparison (``int``) and a branch (``control``), but a loop of
   32 iterations at most, the same number for all work-items and sizes, is unrolled and takes none;
@@ -32,7 +33,7 @@ from typing import Any
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.counting.scop_counts import ScopCounts, counts_of
-from perflex.features.instructions.loop_tree import CountedLoop, CountedNest, address_work, nests_of
+from perflex.features.instructions.loop_tree import CountedLoop, CountedNest, address_work, moves, nests_of
 from perflex.features.instructions.operation_slots import EXCHANGES
 from perflex.features.polynomials.affine import read_affine
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
@@ -41,7 +42,7 @@ from perflex.features.scop.register_reuse import remaining_by_access
 from perflex.features.scop.scop import Scop
 from perflex.isl import ISL_LOCK, isl
 
-INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "control")
+INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "ldst_constant", "control")
 
 _CLASS_OF = {
     **dict.fromkeys(("float16", "bfloat16", "float32", "complex64"), "fp32"),
@@ -151,7 +152,7 @@ def _everything(scop: Scop) -> Iterator[Executed]:
     remaining = remaining_or_all(scop)
     for nest in nests_of(scop):
         for number in nest.paths:
-            yield from _statement(scop, number, remaining)
+            yield from _statement(scop, number, nest, remaining)
         for times, loop in address_work(scop, nest):
             if times:
                 yield Executed("int", times * loop.weight, loop.iterations, nest.launch)
@@ -172,7 +173,9 @@ def remaining_or_all(scop: Scop, *, triangular: bool = False) -> Mapping[tuple[i
         return {}
 
 
-def _statement(scop: Scop, number: int, remaining: Mapping[tuple[int, int], tuple[int, int]]) -> Iterator[Executed]:
+def _statement(
+    scop: Scop, number: int, nest: CountedNest, remaining: Mapping[tuple[int, int], tuple[int, int]]
+) -> Iterator[Executed]:
     statement = scop.statements[number]
     weight = scop.weight(statement)
     vectors = vector_elements(scop)
@@ -186,8 +189,8 @@ def _statement(scop: Scop, number: int, remaining: Mapping[tuple[int, int], tupl
     for place, access in enumerate(statement.accesses):
         array = scop.array(access.array)
         loads, kept = remaining.get((number, place), (1, 0))
-        # What lies in constant memory is an operand of the instruction that uses it.
-        if array.space in {"private", "constant"} or not loads:
+        operand = array.space == "constant" and not moves(scop, access, nest, number)
+        if array.space == "private" or operand or not loads:
             continue
         elements = vectors.get((number, place), 1)
         if elements > 1:

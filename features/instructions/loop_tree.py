@@ -206,6 +206,14 @@ def _depth(dims: frozenset[int], first: int) -> int:
     return max((dim - first + 1 for dim in dims), default=0) if any(dim >= first for dim in dims) else 0
 
 
+def moves(scop: Scop, access: Access, nest: CountedNest, number: int) -> bool:
+    """Return whether an access of a statement, given by its number, is to an address that compilers do not know."""
+    axes, loops = _axes(scop, access), nest.around(number)[1:]
+    if axes is None:
+        return True
+    return any(dim < nest.axes or not loops[dim - nest.axes].unrolled for axis, _ in axes for dim in axis.dims)
+
+
 def _axes(scop: Scop, access: Access) -> list[_Axis] | None:
     """Return the indices of an access; None where they are given by cases or not known."""
     if not access.relation.is_single_valued():

@@ -41,6 +41,8 @@ MODEL = "general_gpu"
 # The calibrations of perflex's own measurement kernels, and what their launches are.
 _OWN = {"general_gpu_h100_cuda": "queued", "general_gpu_h100_opencl": "host"}
 _LAUNCH, _LAUNCHES = "p_launch", "f_sync_kernel_launch"
+# Seconds of a launch for which the host does not wait.
+_FURTHER = 2e-6
 # So many rows of a program on a GPU say something new, and so far off, in the logarithm, a row begins to count less.
 _INDEPENDENT, _FAR = 3, 0.25
 _ROUNDS = 5
@@ -79,6 +81,12 @@ def own_rows(model: Model) -> tuple[list[MeasuredRow], Array]:
             for label, generator, seconds in known
         ]
     return rows, np.vstack(values)
+
+
+def launch_seconds(rows: Sequence[MeasuredRow], launches: Array, costs: Array) -> Array:
+    """Return what rows' launches take, each that the host waits for as given, further ones as if queued."""
+    waits = np.array([each if row.waits is None else row.waits for row, each in zip(rows, launches, strict=True)])
+    return waits * costs + (launches - waits) * _FURTHER
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +131,7 @@ class _Rows:
         self.meanings = list(dict.fromkeys(row.timed for row in rows))
         self._meaning = np.array([self.meanings.index(row.timed) for row in rows])
         self._columns = {name: data.values[list(numbers), i] for i, name in enumerate(data.model.input_features())}
+        self._rows = rows
         self._logs = np.log(data.seconds[list(numbers)])
         launches = [_LAUNCH] * len(self.meanings)
         self.mean = np.array([about[name].mean for name in (*self.names, *launches)])
@@ -135,7 +144,7 @@ class _Rows:
     def errors(self, u: Array) -> Array:
         """Return ln(predicted / measured), shape ``(rows,)``."""
         costs = np.exp(u[len(self.names) :])[self._meaning]
-        values = {**self._columns, _LAUNCHES: self._columns[_LAUNCHES] * costs}
+        values = {**self._columns, _LAUNCHES: launch_seconds(self._rows, self._columns[_LAUNCHES], costs)}
         found = self.model.evaluate(dict(zip(self.names, np.exp(u), strict=False)) | {_LAUNCH: 1.0}, values)
         return np.asarray(np.log(found) - self._logs)
 

@@ -29,7 +29,7 @@ from perflex.calibration.gathering import info_of
 from perflex.calibration.usual_prior import fit_about_usual, usual_description
 
 from .counting import peaks_of
-from .joint import MODEL, joint_fit
+from .joint import MODEL, joint_fit, launch_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -186,10 +186,11 @@ def _answered(calibration: Calibration, launches: Mapping[str, float], data: Dat
     table = data.table(question.judged, output=False)
     names = list(data.model.input_features())
     usual = calibration.params["p_launch"]
-    costs = np.array([launches.get(data.rows[i].timed, launches.get("host", usual)) for i in question.judged])
-    values = table.values.copy()
+    rows = [data.rows[i] for i in question.judged]
+    costs = np.array([launches.get(row.timed, launches.get("host", usual)) for row in rows])
+    values, launched = table.values.copy(), names.index("f_sync_kernel_launch")
     # In launches of the cost that the calibration states.
-    values[:, names.index("f_sync_kernel_launch")] *= costs / usual
+    values[:, launched] = launch_seconds(rows, values[:, launched], costs) / usual
     found = calibration.predict_rows(replace(table, values=values), confidence=0.95)
     return Answer(np.asarray(found.predicted), np.asarray(found.low), np.asarray(found.high))
 

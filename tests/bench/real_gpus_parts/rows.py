@@ -31,7 +31,7 @@ class MeasuredRow:
     data may still lie in L2. What was timed: ``"gpu"`` the GPU's own duration, ``"queued"`` launches back to back,
     ``"graph"`` the same in a graph, ``"events"`` launches between two events, ``"host"`` launches that the host waits
     for, ``"code"`` launches with host code between them. The `note` is "repeat" for a row that repeats another one.
-    `registers` are those of a work-item, where known.
+    `registers` are those of a work-item, where known. The host `waits` so often in the time, if not for each launch.
     """
 
     data: str
@@ -48,6 +48,7 @@ class MeasuredRow:
     note: str = ""
     registers: int | None = None
     sub_group_size: int = 32
+    waits: int | None = None
 
 
 def read_rows(data: Path, sets: Sequence[str] = (), configurations: int = CONFIGURATIONS) -> list[MeasuredRow]:
