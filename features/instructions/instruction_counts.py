@@ -6,8 +6,9 @@ What is counted is what a compiler makes of the source, by these rules; no count
   truth values), also a division or a function, of which compilers make several; complex ones are several;
 * an access of global or local memory is one instruction of ``ldst_global`` or ``ldst_local``, of a vector type one for
   each 16 bytes (`vector_elements`), but loads of values that are in registers already are none, by the rule of
-  `perflex.features.scop.register_reuse`; private arrays are registers, and what lies in constant memory is an operand
-  of the instruction that uses it;
+  `perflex.features.scop.register_reuse`, and loads of neighbours in local memory are one for up to 16 bytes, by that of
+  `perflex.features.scop.wide_loads`; private arrays are registers, and what lies in constant memory is an operand of
+  the instruction that uses it;
 * address arithmetic is ``int``, by the rule of `perflex.features.instructions.loop_tree`;
 * each iteration of a loop is an addition and a comparison (``int``) and a branch (``control``), but a loop of
   32 iterations at most, the same number for all work-items and sizes, is unrolled and takes none;
@@ -26,6 +27,7 @@ And they make several instructions of divisions and functions (`perflex.features
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -39,6 +41,7 @@ from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import vector_elements
 from perflex.features.scop.register_reuse import remaining_by_access
 from perflex.features.scop.scop import Scop
+from perflex.features.scop.wide_loads import wide_loads
 from perflex.isl import ISL_LOCK, isl
 
 INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "control")
@@ -148,10 +151,10 @@ def _merged(scop: Scop) -> dict[tuple[str, int], list[tuple[Fraction, Any]]]:
 
 
 def _everything(scop: Scop) -> Iterator[Executed]:
-    remaining = remaining_or_all(scop)
+    made = _memory_instructions(scop)
     for nest in nests_of(scop):
         for number in nest.paths:
-            yield from _statement(scop, number, remaining)
+            yield from _statement(scop, number, made)
         for times, loop in address_work(scop, nest):
             if times:
                 yield Executed("int", times * loop.weight, loop.iterations, nest.launch)
@@ -172,10 +175,22 @@ def remaining_or_all(scop: Scop, *, triangular: bool = False) -> Mapping[tuple[i
         return {}
 
 
-def _statement(scop: Scop, number: int, remaining: Mapping[tuple[int, int], tuple[int, int]]) -> Iterator[Executed]:
+def _memory_instructions(scop: Scop) -> Mapping[tuple[int, int], tuple[int, int]]:
+    """Return (instructions, innermost loops that they are made once for) of accesses; each of the others is one."""
+    made = dict(remaining_or_all(scop))
+    for key, elements in vector_elements(scop).items():
+        loads, kept = made.get(key, (1, 0))
+        if loads:
+            # One that is made for each element is one for all neighbours that it moves at once.
+            made[key] = -(-(loads if kept else scop.statements[key[0]].lanes) // elements), max(1, kept)
+    with suppress(UnsupportedKernelError):
+        made.update(wide_loads(scop))
+    return made
+
+
+def _statement(scop: Scop, number: int, made: Mapping[tuple[int, int], tuple[int, int]]) -> Iterator[Executed]:
     statement = scop.statements[number]
     weight = scop.weight(statement)
-    vectors = vector_elements(scop)
     for operation in statement.operations:
         # The update itself is an access; an atomic is one instruction with it.
         if operation.kind == "atomic":
@@ -185,18 +200,14 @@ def _statement(scop: Scop, number: int, remaining: Mapping[tuple[int, int], tupl
         yield Executed(kind, weight * operation.count * each, statement.domain, statement.launch)
     for place, access in enumerate(statement.accesses):
         array = scop.array(access.array)
-        loads, kept = remaining.get((number, place), (1, 0))
+        times, kept = made.get((number, place), (1, 0))
         # What lies in constant memory is an operand of the instruction that uses it.
-        if array.space in {"private", "constant"} or not loads:
+        if array.space in {"private", "constant"} or not times:
             continue
-        elements = vectors.get((number, place), 1)
-        if elements > 1:
-            # One that is made for each element is one for all neighbours that it moves at once.
-            loads, kept = -(-(loads if kept else statement.lanes) // elements), max(1, kept)
         dims = statement.domain.dim(isl.dim_type.set)
         # Loops that values are kept over are innermost: one execution for all of their iterations.
         domain = statement.domain.project_out(isl.dim_type.set, dims - kept, kept)
-        yield Executed(f"ldst_{array.memory}", weight * loads, domain, statement.launch)
+        yield Executed(f"ldst_{array.memory}", weight * times, domain, statement.launch)
 
 
 def _counters(nest: CountedNest, loops: Iterable[CountedLoop]) -> Iterator[Executed]:
