@@ -8,7 +8,7 @@ from oracles.usual_paths import disassembler, functions
 from perflex.features import Target, parse_feature, source_kernel
 from perflex.features.polynomials.affine import read_constraints
 from perflex.features.scop.address_maps import tightened
-from perflex.isl import isl
+from perflex.features.scop.scop import Statement
 
 TEXT = """
 extern "C" __global__ void {name}(const {dtype} *__restrict__ x, {sum} *__restrict__ z, int n, int m)
@@ -128,6 +128,11 @@ DOMAINS = [
 ]
 
 
+def rows_of(domain):
+    (conjunction,) = Statement("s", f"[n] -> {{ [i, j, k] : {domain} }}").domain.compute_divs().get_basic_sets()
+    return read_constraints(conjunction)
+
+
 def members(constraints):
     points = np.ix_(*[np.arange(-3, 14)] * 3)
     inside = []
@@ -140,15 +145,13 @@ def members(constraints):
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_fewer_dimensions_say_the_same(domain):
-    (conjunction,) = isl.Set(f"[n] -> {{ [i, j, k] : {domain} }}").compute_divs().get_basic_sets()
-    rows = read_constraints(conjunction)
+    rows = rows_of(domain)
     assert (members(tightened(rows)) == members(rows)).all()
 
 
 def test_dimensions_that_are_left_out():
-    def linked(domain):
-        (conjunction,) = isl.Set(f"[n] -> {{ [i, j, k] : {domain} }}").compute_divs().get_basic_sets()
-        return [row for row, _ in tightened(read_constraints(conjunction)) if 2 in row.dims and len(row.terms) > 1]
-
     # 4j + k < n is 4j < n where four divides n and k < 4.
-    assert [len(linked(domain)) for domain in DOMAINS] == [0, 1, 0, 1, 0, 0, 0]
+    linked = [
+        [row for row, _ in tightened(rows_of(domain)) if 2 in row.dims and len(row.terms) > 1] for domain in DOMAINS
+    ]
+    assert [len(rows) for rows in linked] == [0, 1, 0, 1, 0, 0, 0]
