@@ -45,14 +45,15 @@ def _wide_loads(scop: Scop) -> dict[tuple[int, int], tuple[int, int]]:
     for value, left in made_loads(scop):
         launch = address_maps(scop)[value.place[0]].launch
         families.setdefault((launch, value.family), []).append((value, left))
-    found: dict[tuple[int, int], set[tuple[int, int]]] = {}
+    found: dict[tuple[int, int], set[tuple[int, int, bool]]] = {}
     for loads in families.values():
         elements = min(_block(scop, value) for value, _ in loads)
-        if elements > 1:
-            for (value, left), instructions in zip(loads, _instructions(scop, loads, elements), strict=True):
-                found.setdefault(_key(scop, value), set()).add((instructions, left.loops))
+        made = _instructions(scop, loads, elements) if elements > 1 else [len(left.elements) for _, left in loads]
+        for (value, left), instructions in zip(loads, made, strict=True):
+            found.setdefault(_key(scop, value), set()).add((instructions, left.loops, elements > 1))
     # An access of several pieces is counted over their union, so all have to agree.
-    return {key: each.pop() for key, each in found.items() if len(each) == 1}
+    agreed = {key: each.pop() for key, each in found.items() if len(each) == 1}
+    return {key: (instructions, loops) for key, (instructions, loops, wide) in agreed.items() if wide}
 
 
 def _key(scop: Scop, value: Value) -> tuple[int, int]:
