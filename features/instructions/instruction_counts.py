@@ -6,7 +6,8 @@ What is counted is what a compiler makes of the source, by these rules; no count
   truth values), also a division or a function, of which compilers make several; complex ones are several;
 * an access of global or local memory is one instruction of ``ldst_global`` or ``ldst_local``, of a vector type one for
   each 16 bytes (`vector_elements`), but loads of values that are in registers already are none, by the rule of
-  `perflex.features.scop.register_reuse`; private arrays are registers;
+  `perflex.features.scop.register_reuse`, and loads of neighbours in local memory are one for up to 16 bytes, by that of
+  `perflex.features.scop.wide_loads`; private arrays are registers;
 * what lies in constant memory is an operand of the instruction that uses it where its address is known when the code is
   made; else, as in a loop that is not unrolled, it is loaded (``ldst_constant``);
 * address arithmetic is ``int``, by the rule of `perflex.features.instructions.loop_tree`;
@@ -27,6 +28,7 @@ And they make several instructions of divisions and functions (`perflex.features
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -40,6 +42,7 @@ from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import vector_elements
 from perflex.features.scop.register_reuse import remaining_by_access
 from perflex.features.scop.scop import Scop
+from perflex.features.scop.wide_loads import wide_loads
 from perflex.isl import ISL_LOCK, isl
 
 INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "ldst_constant", "control")
@@ -149,10 +152,10 @@ def _merged(scop: Scop) -> dict[tuple[str, int], list[tuple[Fraction, Any]]]:
 
 
 def _everything(scop: Scop) -> Iterator[Executed]:
-    remaining = remaining_or_all(scop)
+    made = _memory_instructions(scop)
     for nest in nests_of(scop):
         for number in nest.paths:
-            yield from _statement(scop, number, nest, remaining)
+            yield from _statement(scop, number, nest, made)
         for times, loop in address_work(scop, nest):
             if times:
                 yield Executed("int", times * loop.weight, loop.iterations, nest.launch)
@@ -173,12 +176,24 @@ def remaining_or_all(scop: Scop, *, triangular: bool = False) -> Mapping[tuple[i
         return {}
 
 
+def _memory_instructions(scop: Scop) -> Mapping[tuple[int, int], tuple[int, int]]:
+    """Return (instructions, innermost loops that they are made once for) of accesses; each of the others is one."""
+    made = dict(remaining_or_all(scop))
+    for key, elements in vector_elements(scop).items():
+        loads, kept = made.get(key, (1, 0))
+        if loads:
+            # One that is made for each element is one for all neighbours that it moves at once.
+            made[key] = -(-(loads if kept else scop.statements[key[0]].lanes) // elements), max(1, kept)
+    with suppress(UnsupportedKernelError):
+        made.update(wide_loads(scop))
+    return made
+
+
 def _statement(
-    scop: Scop, number: int, nest: CountedNest, remaining: Mapping[tuple[int, int], tuple[int, int]]
+    scop: Scop, number: int, nest: CountedNest, made: Mapping[tuple[int, int], tuple[int, int]]
 ) -> Iterator[Executed]:
     statement = scop.statements[number]
     weight = scop.weight(statement)
-    vectors = vector_elements(scop)
     for operation in statement.operations:
         # The update itself is an access; an atomic is one instruction with it.
         if operation.kind == "atomic":
@@ -188,18 +203,14 @@ def _statement(
         yield Executed(kind, weight * operation.count * each, statement.domain, statement.launch)
     for place, access in enumerate(statement.accesses):
         array = scop.array(access.array)
-        loads, kept = remaining.get((number, place), (1, 0))
+        times, kept = made.get((number, place), (1, 0))
         operand = array.space == "constant" and not moves(scop, access, nest, number)
-        if array.space == "private" or operand or not loads:
+        if array.space == "private" or operand or not times:
             continue
-        elements = vectors.get((number, place), 1)
-        if elements > 1:
-            # One that is made for each element is one for all neighbours that it moves at once.
-            loads, kept = -(-(loads if kept else statement.lanes) // elements), max(1, kept)
         dims = statement.domain.dim(isl.dim_type.set)
         # Loops that values are kept over are innermost: one execution for all of their iterations.
         domain = statement.domain.project_out(isl.dim_type.set, dims - kept, kept)
-        yield Executed(f"ldst_{array.memory}", weight * loads, domain, statement.launch)
+        yield Executed(f"ldst_{array.memory}", weight * times, domain, statement.launch)
 
 
 def _counters(nest: CountedNest, loops: Iterable[CountedLoop]) -> Iterator[Executed]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import gcd
+from typing import Any, TypeAlias
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.affine import Affine, read_affine, read_constraints
@@ -12,6 +13,8 @@ from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Access, Barrier, Scop, Statement
 from perflex.isl import ISL_LOCK, isl
 
+# What is zero (True), or not negative (False).
+Constraints: TypeAlias = "tuple[tuple[Affine, bool], ...]"
 # An access with its place among its statement's, and the isl function that gives the element.
 _Found = tuple[int, "Access", Any]
 
@@ -38,7 +41,7 @@ class Conjunction:
     number: int
     launch: int  # Index of its launch
     dims: int  # Number of instance dimensions
-    constraints: tuple[tuple[Affine, bool], ...]  # What is zero (True), or not negative (False)
+    constraints: Constraints
     accesses: tuple[AccessMap, ...]
 
 
@@ -118,7 +121,57 @@ def _piece(scop: Scop, place: int, conjunction: Any, accesses: list[_Found]) -> 
         maps.append(AccessMap(number, access.array, access.direction, access.text or access.array, axes, strides))
     statement = scop.statements[place]
     dims = int(statement.domain.dim(isl.dim_type.set))
-    return Conjunction(statement.name, place, statement.launch, dims, read_constraints(conjunction), tuple(maps))
+    constraints = tightened(read_constraints(conjunction))
+    return Conjunction(statement.name, place, statement.launch, dims, constraints, tuple(maps))
+
+
+def tightened(constraints: Constraints) -> Constraints:
+    """Return constraints that say the same, each of as few dimensions as it may be.
+
+    With 16 dividing n, ``k < n - 16*j`` is no bound of k < 16, but says ``16 <= n - 16*j``.
+    """
+    factors = {
+        row.terms[0][0]: gcd(*(factor for _, factor in row.floors))
+        for row, equality in constraints
+        if equality and not row.constant and len(row.terms) == 1 and abs(row.terms[0][1]) == 1
+    }
+    tight: dict[tuple[Affine, bool], None] = {}
+    for row, equality in constraints:
+        left = row
+        if not equality and len(row.terms) > 1:
+            for dim, factor in sorted(row.dim_terms, key=lambda term: abs(term[1])):
+                span = constant_span(constraints, dim)
+                left = _without(left, dim, sorted(factor * end for end in span), factors) if span else left
+        tight[left, equality] = None
+    return tuple(tight)
+
+
+def _without(row: Affine, dim: int, span: Sequence[int], factors: Mapping[str | int, int]) -> Affine:
+    """Return what is not negative without the term of a dimension, of this span, if that says the same."""
+    others = tuple(term for term in row.terms if term[0] != dim)
+    step = gcd(
+        *(factor * factors.get(variable, 1) for variable, factor in others), *(factor for _, factor in row.floors)
+    )
+    # The rest is a multiple of the step, so all that counts is how many whole steps the term and the constant are.
+    low, high = ((row.constant + end) // step for end in span) if step else (0, 1)
+    return Affine(low * step, others, row.floors) if low == high else row
+
+
+def bounds_alone(row: Affine, dim: int) -> bool:
+    """Return whether a constraint is a number that a dimension must not exceed, or come below."""
+    return abs(row.coefficient(dim)) == 1 and len(row.terms) == 1 and not row.floors
+
+
+def constant_span(constraints: Iterable[tuple[Affine, bool]], dim: int) -> tuple[int, int] | None:
+    """Return the first and last value of a dimension by the constraints that are on it alone, if they tell both."""
+    lower, upper = [], []
+    for row, equality in constraints:
+        if bounds_alone(row, dim):
+            bound, least = -row.coefficient(dim) * row.constant, row.coefficient(dim) > 0
+            # A loop of one iteration is an equality, which is two opposite inequalities.
+            lower += [bound] * (equality or least)
+            upper += [bound] * (equality or not least)
+    return (max(lower), min(upper)) if lower and upper else None
 
 
 # Compilers unroll loops with up to so many iterations, if the number is known to them.

@@ -25,7 +25,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from perflex.features.polynomials.affine import Affine
-from perflex.features.scop.address_maps import MOST_UNROLLED, AccessMap, Conjunction, address_maps, paths_of
+from perflex.features.scop.address_maps import (
+    MOST_UNROLLED,
+    AccessMap,
+    Conjunction,
+    address_maps,
+    bounds_alone,
+    constant_span,
+    paths_of,
+)
 from perflex.features.scop.scop import Scop
 
 # Iterations of unrolled loops that are looked at together; beyond, the outer loops count as not unrolled.
@@ -70,8 +78,18 @@ def remaining_by_access(scop: Scop, *, triangular: bool = False) -> Mapping[tupl
 
 
 def _remaining_loads(scop: Scop, *, triangular: bool) -> dict[tuple[int, int], Remaining]:
+    found = made_loads(scop, triangular=triangular)
+    return {one.place: left for one, left in found if left.loops or len(left.elements) != 1}
+
+
+def made_loads(scop: Scop, *, triangular: bool = False) -> Sequence[tuple[Value, Remaining]]:
+    """Return the loads whose elements are known, in the order of the program, and what remains of each."""
+    return scop.derived("made loads", (triangular,), lambda: _made_loads(scop, triangular=triangular))
+
+
+def _made_loads(scop: Scop, *, triangular: bool) -> list[tuple[Value, Remaining]]:
     maps = address_maps(scop)
-    found: dict[tuple[int, int], Remaining] = {}
+    found: list[tuple[Value, Remaining]] = []
     for launch in range(len(scop.launches)):
         pieces = [(place, piece) for place, piece in enumerate(maps) if piece.launch == launch]
         known: dict[_Key, set[tuple[int, ...]]] = {}
@@ -80,19 +98,20 @@ def _remaining_loads(scop: Scop, *, triangular: bool) -> dict[tuple[int, int], R
             new = np.array([one for one in map(tuple, value.elements.tolist()) if one not in there], dtype=np.int64)
             if not value.may_lack:
                 there.update(map(tuple, new.tolist()))
-            if value.load and (value.loops or len(new) != 1):
-                found[value.place] = Remaining(value.loops, new.reshape(len(new), value.elements.shape[1]))
+            if value.load:
+                found.append((value, Remaining(value.loops, new.reshape(len(new), value.elements.shape[1]))))
     return found
 
 
 @dataclass(frozen=True, eq=False)
-class _Value:
+class Value:
     """Elements that an access brings into registers; those of one family may be the same."""
 
-    place: tuple[int, int]
+    place: tuple[int, int]  # among `address_maps` and its accesses
     order: _Key
     load: bool
     family: _Key
+    rests: tuple[Affine, ...]  # the subscripts without what moves with the loops that it is kept over
     loops: int
     elements: np.ndarray
     # Whether a loop that it is kept over may be empty: then it is not there after it.
@@ -120,7 +139,7 @@ class _Values:
         barriers = (one for one in scop.barriers if one.launch == launch)
         self._ends += [(None, one.loops if one.order else None, one.order) for one in barriers]
 
-    def in_order(self) -> list[_Value]:
+    def in_order(self) -> list[Value]:
         """Return them in the order of the program."""
         values = []
         for place, piece in self._pieces:
@@ -133,7 +152,7 @@ class _Values:
                 values += [self._value((place, position), piece, access) for position, access in known]
         return sorted(values, key=lambda value: value.order)
 
-    def _value(self, place: tuple[int, int], piece: Conjunction, access: AccessMap) -> _Value:
+    def _value(self, place: tuple[int, int], piece: Conjunction, access: AccessMap) -> Value:
         statement, load = self._scop.statements[piece.number], access.direction == "load"
         loops = self._kept_over(piece, access) if load else 0
         first = piece.dims - loops
@@ -147,7 +166,7 @@ class _Values:
         order = statement.order, piece.number, not load, *place
         spans = {dim: _constant_span(piece, dim) or (0, 0) for dim in range(first, piece.dims)}
         may_lack = any(_bounds(piece, dim) is None for dim in range(first, piece.dims))
-        return _Value(place, order, load, family, loops, _elements(moving, spans), may_lack)
+        return Value(place, order, load, family, rests, loops, _elements(moving, spans), may_lack)
 
     def _kept_over(self, piece: Conjunction, access: AccessMap) -> int:
         """Return the number of innermost loops over which values of a load are kept."""
@@ -228,12 +247,5 @@ def _bounds(piece: Conjunction, dim: int, *, triangular: bool = False) -> frozen
 
 def _constant_span(piece: Conjunction, dim: int) -> tuple[int, int] | None:
     """Return first and last value of a loop, None where they depend on anything."""
-    lower, upper = [], []
-    for row, equality in piece.constraints:
-        if factor := row.coefficient(dim):
-            if len(row.terms) > 1 or row.floors or abs(factor) != 1:
-                return None
-            # A loop of one iteration is an equality, which is two opposite inequalities.
-            lower += [-factor * row.constant] * (equality or factor > 0)
-            upper += [-factor * row.constant] * (equality or factor < 0)
-    return (max(lower), min(upper)) if lower and upper else None
+    rows = [one for one in piece.constraints if one[0].coefficient(dim)]
+    return constant_span(rows, dim) if all(bounds_alone(row, dim) for row, _ in rows) else None

@@ -202,8 +202,11 @@ def test_double_precision_clamp():
     for kind, times in {"min": 1, "max": 1, "convert": 2}.items():
         value = parse_feature(f"f_op_float64_{kind}").value(counted, sizes, Target(32))
         assert value == times * 2 * 32 * 32 / 32
-    assert "mask" in {array.name for array in extract_scop(plain).arrays}
-    assert "mask" not in {array.name for array in counted.arrays}
+    spaces = [{array.name: array.space for array in scop.arrays}["mask"] for scop in (extract_scop(plain), counted)]
+    assert spaces == ["global", "constant"]
+    # Its width is a size, so that compilers do not know where an element lies: one load in each iteration.
+    loads = parse_feature("f_inst_ldst_constant").value(counted, {"n": 32, "w": 1, "c": 2}, Target(32))
+    assert loads == 2 * 32 * 32 / 32
 
 
 NVBENCH = """
