@@ -176,7 +176,9 @@ def _at_places(
     pattern: np.ndarray, item: Instructions, places: np.ndarray, lines: Lines, cycles: Cycles
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return bytes of sectors, lines and cycles of instructions with a pattern of addresses, which begin at places."""
-    sectors, touched, taken = [], [], []
+    sectors: list[np.ndarray] = []
+    touched: list[np.ndarray] = []
+    taken: list[np.ndarray] = []
     step = max(1, _MOST_ADDRESSES // pattern.size)
     for begin in range(0, len(places), step):
         part = places[begin : begin + step]

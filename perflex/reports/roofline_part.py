@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from perflex.reports.json_files import RooflineFile
     from perflex.reports.part import Picture
 
-_CLASS_NAMES = {"ldst_global": "global loads and stores", "ldst_local": "local loads and stores", "int": "integer"}
+_CLASS_NAMES = {
+    "ldst_global": "global loads and stores",
+    "ldst_local": "local loads and stores",
+    "ldst_constant": "loads of constants",
+    "int": "integer",
+}
 _KINDS = {"measured": "measured on {}", "predicted": "predicted by a model calibrated on {}"}
 
 

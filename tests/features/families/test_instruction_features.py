@@ -5,7 +5,7 @@ import pytest
 from oracles import oclgrind
 from oracles.transactions import accessed
 from perflex import load_machine
-from perflex.features import Target, extract_scop, parse_feature
+from perflex.features import Target, extract_scop, parse_feature, source_kernel
 from perflex.features.instructions.instruction_counts import instructions_of
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection
@@ -58,6 +58,19 @@ def test_address_arithmetic_by_hand():
     more = dict(gemv.sizes, m=672)
     assert inst(here, more, "int") - inst(here, gemv.sizes, "int") == 2 * 32 * (2 + 2)
     assert inst(here, more, "control") - inst(here, gemv.sizes, "control") == 2 * 32
+
+
+@pytest.mark.parametrize(("text", "loads"), [
+    # By nvcc 13 for sm_75 to sm_90: an operand (c[0x3][...]) where the loop is unrolled, else LDC.
+    ("for (int k = 0; k < 7; k++) s += mask[k];", 0),
+    ("for (int k = 0; k < n; k++) s += mask[k];", 100),
+    ("s = mask[threadIdx.x];", 1),
+    ("for (int k = 0; k < n; k++) s += mask[3];", 0),
+])  # fmt: skip
+def test_constants_at_addresses_that_compilers_do_not_know_are_loaded(text, loads):
+    source = "__constant__ float mask[128];\n__global__ void f(float *y, int n) { float s = 0; %s y[threadIdx.x] = s; }"
+    scop = source_kernel(source % text, "f", local=32, groups=1, language="cuda").scop({"n": 100})
+    assert inst(scop, {"n": 100}, "ldst_constant") == loads
 
 
 @pytest.mark.slow

@@ -276,3 +276,31 @@ def test_accesses_that_never_meet_are_apart(index, offset, streams):
     code = f"kernel void f(global float *y, global float *x) {{ size_t i = {index}; y[i] = x[i] + x[i + {offset}]; }}"
     nests = read_nests(source_kernel(code, "f", local=32, groups=16).scop({}), (16, 16)).nests
     assert {len(group.streams) for group in nests[0].groups} == streams
+
+
+def latency(body, groups, machine="V100", **options):
+    text = "__global__ void f(float *x, float *y) {\n__shared__ float part[256];\nint i = threadIdx.x;\n%s\n}"
+    scop = source_kernel(text % body, "f", local=256, groups=groups, language="cuda", **options).scop({})
+    (found,) = kernel_feature_values(["f_peak_latency"], scop, {}, machine=machine).values()
+    return found * 1.38e9
+
+
+SERIAL = "for (int j = 1; j < 4000; j++) x[j] = x[j] + x[j - 1];"
+
+
+def test_one_work_item_that_runs_long_delays_the_launch():
+    alone = latency(f"if (blockIdx.x == 0 && i == 0) {SERIAL}", 1)
+    # A load waits in one of four iterations at least, here for L1.
+    assert alone > 1000 * load_machine("V100").need("l1_latency")
+    # As long with other work-groups beside it, of which none waits; its own instructions, a part of 4 %, count as a mean.
+    assert latency(f"if (blockIdx.x == 0 && i == 0) {SERIAL}", 640) == pytest.approx(alone, rel=0.05)
+    # Where each work-group has one, each of ten waves takes as long, or longer where they get in each other's way.
+    assert 10 * alone <= latency(f"if (i == 0) {SERIAL}", 6400) < 20 * alone
+
+
+def test_a_work_group_waits_for_the_sub_group_that_does_most():
+    steps = "".join(f"if (i < {s}) part[i] += part[i + {s}]; __syncthreads();" for s in (128, 64, 32, 16, 8, 4, 2, 1))
+    started, reduced = (latency(f"part[i] = x[i]; __syncthreads(); {body}", 1) for body in ("", steps))
+    # Eight steps, of which the first sub-group does all: a load of local memory, and a barrier with 30 cycles more.
+    assert reduced - started > 8 * (2 * load_machine("V100").need("local_latency") + 30)
+    assert reduced - started < 8 * (2 * load_machine("V100").need("local_latency") + 30 + 30)
