@@ -104,7 +104,7 @@ class _Load:
 
     trips: float  # how often all sub-groups wait
     new: float  # in which share of the trips for sectors that none touched before
-    domain: Any = None  # isl set of the instances that do
+    domain: Any  # isl set of the instances that do
 
 
 def _loads(run: MachineRun, launch: int, space: str) -> Iterable[_Load]:
@@ -131,7 +131,7 @@ def _loads(run: MachineRun, launch: int, space: str) -> Iterable[_Load]:
             new = _new(run, access, dims - 1) if space == "global" and loops else 1.0
             found = _Load(met * float(scop.weight(statement)) / together, min(1.0, new * together), domain)
             phase = loops, sum(one.order < statement.order for one in barriers)
-            before = most.get(phase, _Load(0.0, 0.0))
+            before = most.get(phase, found)
             most[phase] = replace(max(before, found, key=lambda one: one.trips), new=max(before.new, found.new))
     return most.values()
 

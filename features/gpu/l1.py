@@ -52,8 +52,7 @@ class GroupVolumes:
     groups: int = 0
     instances: int = 0
     wavefronts: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # L1 cycles of loads and stores
-    # distinct lines of each store instruction
-    stored_lines: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    written: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # bytes that work-items store
     # loads, stores: bytes of the distinct sectors of each instruction
     loads: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     stores: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -160,7 +159,7 @@ def _add_cycles(
         moved = np.array([kind.moved.get(member.array, [0]) for member, _ in members])
         starts = np.array([start for _, start in members])
         places, number = np.unique((moved + starts[:, None]) % lines.period, return_inverse=True)
-        sectors, stored, taken = _at_places(pattern, item, places, lines, cycles)
+        sectors, taken = _at_places(pattern, item, places, lines, cycles)
         for row, (member, _) in zip(number.reshape(moved.shape), members, strict=True):
             into = total.loads if member.direction == "load" else total.stores
             moved_bytes = member.count * float(numbers @ sectors[row])
@@ -169,24 +168,23 @@ def _add_cycles(
             times = member.times * member.count
             total.wavefronts[member.array] += times * float(numbers @ taken[row])
             if member.direction == "store":
-                total.stored_lines[member.array] += times * float(numbers @ stored[row])
+                written = (pattern != IDLE).reshape(len(item.weights), -1).sum(axis=-1) @ item.weights
+                total.written[member.array] += times * float(numbers.sum() * written) * item.itemsize
 
 
 def _at_places(
     pattern: np.ndarray, item: Instructions, places: np.ndarray, lines: Lines, cycles: Cycles
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return bytes of sectors, lines and cycles of instructions with a pattern of addresses, which begin at places."""
-    sectors: list[np.ndarray] = []
-    touched: list[np.ndarray] = []
-    taken: list[np.ndarray] = []
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bytes of sectors and the cycles of instructions with a pattern of addresses, which begin at places."""
+    sectors, taken = [], []
     step = max(1, _MOST_ADDRESSES // pattern.size)
     for begin in range(0, len(places), step):
         part = places[begin : begin + step]
         shifted = np.where(pattern == IDLE, IDLE, pattern + part[:, None, None, None]).reshape(-1, *pattern.shape[1:])
-        for into, granule in ((sectors, lines.sector), (touched, lines.line)):
-            into.append(distinct(shifted, granule).sum(axis=-1).reshape(len(part), -1) @ item.weights)
+        found = distinct(shifted, lines.sector).sum(axis=-1) * lines.sector
+        sectors.append(found.reshape(len(part), -1) @ item.weights)
         taken.append(cycles(shifted, item.itemsize).reshape(len(part), -1) @ item.weights)
-    return np.concatenate(sectors) * lines.sector, np.concatenate(touched), np.concatenate(taken)
+    return np.concatenate(sectors), np.concatenate(taken)
 
 
 # NVIDIA: bytes of a line, lines looked up per cycle, and what a look-up takes beyond them.

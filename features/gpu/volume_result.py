@@ -15,11 +15,11 @@ class ArrayVolumes:
     # L1 cycles that loads and stores of global memory take, over all compute units (Section 4.2); nan where the
     # machine's ``l1_rules`` are not known.
     l1_wavefronts: float = 0.0
-    stored_lines: float = 0.0  # Distinct lines of each sub-group and store instruction
     # local_wavefronts_load, local_wavefronts_store: cycles that accesses of local memory take, over all compute
     # units.
     local_wavefronts_load: float = 0.0
     local_wavefronts_store: float = 0.0
+    written: float = 0.0  # What work-items store, each element as often as it is stored
     l1_load: float = 0.0  # Distinct sectors of each sub-group and load instruction
     l2_l1_compulsory: float = 0.0  # Distinct sectors of each work-group (Section 4.3)
     l2_l1_shared: float = 0.0  # What of it another work-group on the same compute unit has loaded already

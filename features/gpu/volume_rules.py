@@ -187,7 +187,7 @@ def assembled(
         hit_again, kept_store = (1 - rates.again_miss) * first, (1 - rates.again_miss) * wave_store
         arrays[name] = ArrayVolumes(
             l1_wavefronts=group.wavefronts[name] * scale,
-            stored_lines=group.stored_lines[name] * scale,
+            written=group.written[name] * scale,
             l1_load=group.loads[name] * scale,
             l2_l1_compulsory=compulsory,
             l2_l1_shared=shared,

@@ -6,8 +6,8 @@ and these do not:
 * strides of reductions and scans are written out (`nvbench_chains`); widths of masks and edges of tiles are numbers
   where an array in local memory depends on them, so that loops of at most 32 iterations count as unrolled;
 * reductions and scans were timed with host code: allocations (scans), copies and launches. Copies and the first fill
-  are launches of kernels of their own here; allocations are not described. The host waits once in each pass of a
-  reduction, which copies its sums, and once in a scan;
+  are launches of kernels of their own here; allocations are not described. The host waits for each launch of a
+  reduction but the fill, and once in a scan;
 * data are zero: all elements of the histograms fall into the first bin.
 
 Cold times are taken: L2 was overwritten before each sample. Repetitions of a configuration are left out, and so is what
@@ -84,7 +84,7 @@ def rows(folder: Path) -> Iterator[MeasuredRow]:
                 continue
             shape = " ".join(f"{key}={values[word]}" for key, word in _SIZES.items() if word in values)
             launches = launches_of(name, values)
-            waits = len(launches) // 2 if name.startswith("reduction_") else 1 if name in chains.SCANS else None
+            waits = len(launches) - 1 if name.startswith("reduction_") else 1 if name in chains.SCANS else None
             yield MeasuredRow(
                 data="nvbench",
                 gpu=line["device"],

@@ -50,8 +50,6 @@ def test_a_copy_by_hand():
     assert found["f_peak_ldst"] == pytest.approx(2 * n / 32 / (80 * clock) * busiest, rel=1e-3)
     turing = values(copy(n), "T4", ["f_peak_ldst"])["f_peak_ldst"]
     assert turing == pytest.approx(2 * 2 * n / 32 / (40 * 1.59e9) * ceil(groups / 40) * 40 / groups, rel=1e-3)
-    # A line of each store.
-    assert found["f_peak_store"] == pytest.approx(n / 32 / (80 * clock) * busiest, rel=1e-3)
     # One load after the other: none, but it misses everywhere; of six instructions every other waits for four cycles;
     # 8 resident work-groups, so 103 waves.
     assert found["f_peak_latency"] == pytest.approx(ceil(groups / 640) * (316.7e-9 + 6 / 2 * 4 / clock), rel=1e-2)
