@@ -66,9 +66,10 @@ def roofline_content(name="tiled"):
             {
                 "kernel": kernel, "sizes": {"n": 64}, "sub_group_size": 32, "itemsize": 4,
                 "f_inst_fp32": 5e3, "f_inst_fp64": 0.0, "f_inst_int": 3e3, "f_inst_ldst_global": 1e3,
-                "f_inst_ldst_local": 1e3, "f_inst_control": 0.0, "f_inst_total": 1e4, "f_inst_thread": 3.2e5,
-                "f_inst_predication": 1.0, "f_txn_global": 1e3, "f_txn_local": local, "f_txn_l1": l1, "f_txn_l2": l2,
-                "f_txn_dram": dram, "intensities": {"l1": 1e4 / l1, "l2": 1e4 / l2, "dram": 1e4 / dram},
+                "f_inst_ldst_local": 1e3, "f_inst_ldst_constant": 0.0, "f_inst_control": 0.0, "f_inst_total": 1e4,
+                "f_inst_thread": 3.2e5, "f_inst_predication": 1.0, "f_txn_global": 1e3, "f_txn_local": local,
+                "f_txn_l1": l1, "f_txn_l2": l2, "f_txn_dram": dram,
+                "intensities": {"l1": 1e4 / l1, "l2": 1e4 / l2, "dram": 1e4 / dram},
                 "global_walls": {"stride-0": 1.0, "stride-1": 0.25, "stride-8": 1 / 32}, "nearest_limit": "l1",
                 "limits_s": limits, "bound_s": bound, "time_s": 2 * bound, "time": "measured",
                 "gips": 1e4 / (2 * bound) / 1e9, "warp_gips": 1e4 / (2 * bound) / 1e9,

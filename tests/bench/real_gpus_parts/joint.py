@@ -137,8 +137,8 @@ class _Rows:
         self.mean = np.array([about[name].mean for name in (*self.names, *launches)])
         self.spread = np.array([*(about[name].spread for name in self.names), *(_LAUNCH_SPREAD for _ in launches)])
         counts = Counter((row.gpu, row.data, row.program) for row in rows)
-        keys = [(row.gpu, row.data, row.program) for row in rows]
-        self.weights = np.array([min(1.0, _INDEPENDENT / counts[key]) for key in keys])
+        self.programs = [(row.gpu, row.data, row.program) for row in rows]
+        self.weights = np.array([min(1.0, _INDEPENDENT / counts[key]) for key in self.programs])
         self.with_code = np.array([row.timed == "code" for row in rows])
 
     def errors(self, u: Array) -> Array:
@@ -184,6 +184,7 @@ def joint_fit(data: DataSet, numbers: tuple[int, ...]) -> JointFit:
     off, shares, weights = rows.errors(u), rows.shares(u), rows.weights * ~rows.with_code
     spreads = _spreads(off, shares, weights, rows.spread)
     deviations = np.sqrt(_LEAST**2 + (shares**2) @ (spreads**2))
+    judged = np.flatnonzero(~rows.with_code)
     found = dict(zip([*rows.names, *rows.meanings], map(float, np.exp(u)), strict=True))
     costs = {name: found[name] for name in rows.meanings}
     usual = costs.get("gpu", float(np.exp(rows.mean[-1])))
@@ -193,7 +194,7 @@ def joint_fit(data: DataSet, numbers: tuple[int, ...]) -> JointFit:
         {name: usual if name == _LAUNCH else found[name] for name in data.model.params()},
         costs,
         widths,
-        _limits(np.abs(off) / deviations, weights),
+        _limits((np.abs(off) / deviations)[judged], [rows.programs[i] for i in judged]),
         tuple(dict.fromkeys(data.rows[i].gpu for i in numbers)),
     )
 
@@ -201,13 +202,14 @@ def joint_fit(data: DataSet, numbers: tuple[int, ...]) -> JointFit:
 def _spreads(off: Array, shares: Array, weights: Array, usual: Array) -> Array:
     """Return how far each parameter differs between programs and GPUs, from the rows that it decides."""
     heavy = weights[:, None] * shares**4
-    near = np.minimum(off**2, (3 * _FAR) ** 2)  # a miscounted kernel says nothing of a parameter
-    found = (heavy.T @ near + _USUAL_ROWS * (usual**2 + _LEAST**2)) / (heavy.sum(axis=0) + _USUAL_ROWS)
+    found = (heavy.T @ off**2 + _USUAL_ROWS * (usual**2 + _LEAST**2)) / (heavy.sum(axis=0) + _USUAL_ROWS)
     return np.sqrt(np.maximum(found - _LEAST**2, _LEAST_SPREAD**2))
 
 
-def _limits(ratios: Array, weights: Array) -> tuple[float, ...]:
-    """Return the quantiles of ratios at `LEVELS`, each row with its weight."""
-    order = np.argsort(ratios)
-    share = (np.cumsum(weights[order]) - weights[order] / 2) / weights.sum()
-    return tuple(float(np.interp(level, share, ratios[order])) if level else 0.0 for level in LEVELS)
+def _limits(ratios: Array, programs: Sequence[tuple[str, str, str]]) -> tuple[float, ...]:
+    """Return quantiles at `LEVELS` of each program's largest ratio: what all of its rows lie within."""
+    largest: dict[tuple[str, str, str], float] = {}
+    for program, ratio in zip(programs, ratios, strict=True):
+        largest[program] = max(largest.get(program, 0.0), float(ratio))
+    found = np.quantile(list(largest.values()), LEVELS)
+    return tuple(float(one) if level else 0.0 for level, one in zip(LEVELS, found, strict=True))

@@ -290,7 +290,7 @@ def test_one_work_item_that_runs_long_delays_the_launch():
     alone = latency(f"if (blockIdx.x == 0 && i == 0) {SERIAL}", 1)
     # A load waits in one of four iterations at least, here for L1.
     assert alone > 1000 * load_machine("V100").need("l1_latency")
-    # As long with other work-groups beside it, of which none waits; its own instructions, a part of 4 %, count as a mean.
+    # As long with other work-groups beside it, of which none waits; its own instructions (4 %) count as a mean.
     assert latency(f"if (blockIdx.x == 0 && i == 0) {SERIAL}", 640) == pytest.approx(alone, rel=0.05)
     # Where each work-group has one, each of ten waves takes as long, or longer where they get in each other's way.
     assert 10 * alone <= latency(f"if (i == 0) {SERIAL}", 6400) < 20 * alone
