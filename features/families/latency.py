@@ -22,6 +22,9 @@ from perflex.isl import ISL_LOCK, isl
 
 # Every other instruction waits for the one before it.
 _DEPENDENT = 0.5
+# Cycles of an update of a float in local memory, which is a loop of compare-and-swap: atomicPerf of HeCBench on an
+# RTX 3080, where each sub-group updates a word of its own (gpuFLOPBench).
+_FLOAT_UPDATE = 127
 # Cycles from the last sub-group's arrival at a barrier until instructions go on, beyond a trip to local memory: about
 # what reductions of the NVBench collection take for each step.
 _AFTER_BARRIER = 30
@@ -64,11 +67,23 @@ def _waits(run: MachineRun, filling: Filling, volumes: ArrayVolumes) -> Iterator
         yield _wait(run, filling, one.domain, one.trips * _load_cycles(run, volumes, one.new))
     for one in _loads(run, filling.number, "local"):
         yield _wait(run, filling, one.domain, one.trips * run.need("local_latency"))
+    yield from _float_updates(run, filling)
     for (launch, _), variables in chains_of(run.scop, barriers_end_them=False).items():
         if launch == filling.number:
             # Those of several variables in the same loops run beside each other.
             chains = [[_chained(run, filling, one) for one in statements] for statements in variables.values()]
             yield from max(chains, key=lambda waits: sum(one.cycles for one in waits))
+
+
+def _float_updates(run: MachineRun, filling: Filling) -> Iterator[_Wait]:
+    """Yield the waits for atomic updates of floats in local memory: those of one word follow one another."""
+    counts = counts_of(run.scop)
+    for item in counts.accesses:
+        mine = item.access.atomic and item.access.direction == "store" and item.statement.launch == filling.number
+        if mine and item.array.space == "local" and "float" in item.array.dtype:
+            words = max(1.0, run.at(counts.footprint_among((item,)).elements))
+            updates = run.at(counts.instances(item.statement)) / (filling.repeats * filling.groups)
+            yield _Wait(updates / words * _FLOAT_UPDATE, 1.0)
 
 
 def _wait(run: MachineRun, filling: Filling, domain: Any, cycles: float) -> _Wait:

@@ -19,6 +19,7 @@ from perflex.features.instructions.instruction_counts import (
 )
 from perflex.features.instructions.operation_slots import slots_of
 from perflex.features.scop.scop import Scop
+from perflex.features.scop.words import UPDATES
 from perflex.features.target import Target
 from perflex.machines.machine import Machine
 
@@ -105,7 +106,7 @@ def _slots(run: MachineRun) -> dict[str, float]:
             number, slots = met * operation.count, slots_of(operation.kind, operation.dtype)
             for pipe, each in slots.items():
                 found[pipe] += number * each
-            if operation.kind == "atomic":
+            if operation.kind in UPDATES:
                 continue
             # The classes have each operation once already, whatever it is made of.
             if instruction_class(operation.dtype, operation.kind) == "int":

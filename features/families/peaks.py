@@ -79,7 +79,8 @@ def _atomic(run: MachineRun) -> float:
         if not item.access.atomic or item.access.direction != "store" or item.array.space != "global":
             continue
         touched = counts.footprint_among((item,))
-        added_up = item.is_uniform and not item.access.assumed and "int" in item.array.dtype
+        swapped = any(one.kind == "swap" for one in item.statement.operations)
+        added_up = item.is_uniform and not item.access.assumed and "int" in item.array.dtype and not swapped
         instances = counts.instances(item.statement, run.target.sub_group_size if added_up else None)
         updates, elements = run.at(instances), max(1.0, run.at(touched.elements))
         lines = max(1.0, elements * item.array.itemsize / run.need("line_bytes"))

@@ -327,7 +327,7 @@ _FUNCTIONS = {
 }
 _SIMPLE = {
     *("add", "mul", "madd", "fma", "min", "max", "abs", "cmp", "floor", "ceil", "round", "trunc", "sign", "conj"),
-    *("atomic", "convert", "shuffle", "vote"),
+    *("atomic", "swap", "convert", "shuffle", "vote"),
 }
 _CLASSES = ("arith", "int", "idiv", *dict.fromkeys(_FUNCTIONS.values()), "call")
 _PATTERNS = ("load_contiguous", "load_gather", "store_contiguous", "store_scatter")

@@ -70,6 +70,7 @@ _IGNORED = {
     "printf", "assert", "__trap", "prefetch", "__prof_trigger", "__nanosleep",
     "__builtin_assume", "__builtin_unreachable",
 }  # fmt: skip
+_SWAP = re.compile(r"atomic(Exch|CAS|Inc|Dec)\w*|atom(ic)?_(xchg|cmpxchg|exchange|compare_exchange|flag)\w*")
 _ATOMIC = re.compile(r"atomic_\w+|atom_\w+|atomic[A-Z]\w*")
 # What compilers are told of their first argument.
 _TOLD = re.compile(r"__builtin_(expect(_with_probability)?|assume_aligned)")
@@ -244,7 +245,7 @@ class Calls:
             if "load" in name:
                 places.load(place)
             else:
-                self._walk.operation("atomic", dtype)
+                self._walk.operation("swap" if _SWAP.fullmatch(name) else "atomic", dtype)
                 places.store(place, Unknown(dtype))
             self._walk.recorder.close()
             return Unknown(dtype)

@@ -18,6 +18,7 @@ from perflex.features.from_source.integers import Integer, NotAffineError, Where
 from perflex.features.from_source.parsing import fields_of, kind_of
 from perflex.features.from_source.pending import Pending
 from perflex.features.lowering.arithmetic_types import common_type, is_float, scalar_bytes
+from perflex.features.scop.words import UPDATES
 from perflex.isl import isl
 
 Kind: TypeAlias = Literal["scalar", "vector", "struct", "pointer", "reference", "array", "void", "unknown"]
@@ -198,7 +199,7 @@ class Executed:
     @property
     def atomic(self) -> bool:
         """Whether it is an atomic update, which is nothing else."""
-        return any(kind == "atomic" for _, kind in self.operations)
+        return any(kind in UPDATES for _, kind in self.operations)
 
 
 @dataclass(frozen=True)

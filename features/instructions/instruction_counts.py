@@ -43,6 +43,7 @@ from perflex.features.scop.address_maps import vector_elements
 from perflex.features.scop.register_reuse import remaining_by_access
 from perflex.features.scop.scop import Scop
 from perflex.features.scop.wide_loads import wide_loads
+from perflex.features.scop.words import UPDATES
 from perflex.isl import ISL_LOCK, isl
 
 INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "ldst_constant", "control")
@@ -196,7 +197,7 @@ def _statement(
     weight = scop.weight(statement)
     for operation in statement.operations:
         # The update itself is an access; an atomic is one instruction with it.
-        if operation.kind == "atomic":
+        if operation.kind in UPDATES:
             continue
         each = _COMPLEX.get(operation.kind, _COMPLEX_OTHER) if operation.dtype.startswith("complex") else 1
         kind = instruction_class(operation.dtype, operation.kind)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perflex.errors import UnsupportedKernelError
-from perflex.features.scop.words import numpy_name
+from perflex.features.scop.words import UPDATES, numpy_name
 
 # Of any type, in registers of 4 bytes. NVIDIA's units shuffle half as many values in a cycle as they add (CUDA C++
 # Programming Guide, throughput of native arithmetic instructions).
@@ -52,7 +52,7 @@ _SUMS: Mapping[str, Slots] = {
     **dict.fromkeys(("add", "mul"), Slots(own=1, flops=1)),
     **dict.fromkeys(("madd", "fma"), Slots(own=1, flops=2)),
     # The sign of an operand is changed by the instruction that takes it; atomic updates are made by the caches.
-    **dict.fromkeys(("abs", "atomic"), _NOTHING),
+    **dict.fromkeys(("abs", *UPDATES), _NOTHING),
     **dict.fromkeys(("sign", "bit"), _SIMPLE),
 }
 _FLOAT32: Mapping[str, Slots] = {
@@ -139,7 +139,7 @@ _INTEGER: Mapping[str, Slots] = {
     # Quotients by powers of two, as those of subscripts: a shift and a mask.
     **dict.fromkeys(("floordiv", "mod"), Slots(simple=2)),
     "div": Slots(simple=17, special=3, product=4),
-    "atomic": _NOTHING,
+    **dict.fromkeys(UPDATES, _NOTHING),
 }
 # Pairs of registers; a quotient of numbers that fit 32 bits, which are divided as such.
 _INTEGER64: Mapping[str, Slots] = {
@@ -148,7 +148,7 @@ _INTEGER64: Mapping[str, Slots] = {
     **dict.fromkeys(("mul", "madd"), Slots(simple=1, product=3)),
     **dict.fromkeys(("floordiv", "mod", "abs"), Slots(simple=5)),
     "div": Slots(simple=16, special=3, product=4),
-    "atomic": _NOTHING,
+    **dict.fromkeys(UPDATES, _NOTHING),
 }
 # By type: the pipeline of its own, and the operations.
 _TABLES: Mapping[str, tuple[str, Mapping[str, Slots]]] = {
@@ -161,7 +161,7 @@ _TABLES: Mapping[str, tuple[str, Mapping[str, Slots]]] = {
 _FLOPS_AS = {"float32": "float32", "complex64": "float32", "float64": "float64", "complex128": "float64"}
 # A complex operation is two, or for products four, real ones: two products, and two multiply-adds.
 _COMPLEX_PRODUCTS = {"mul": 4, "madd": 4}
-_COMPLEX_FLOPS = {"add": 2, "mul": 6, "madd": 8, "conj": 0, "atomic": 0}
+_COMPLEX_FLOPS = {"add": 2, "mul": 6, "madd": 8, "conj": 0, "atomic": 0, "swap": 0}
 
 
 def slots_of(kind: str, dtype: str) -> dict[str, float]:

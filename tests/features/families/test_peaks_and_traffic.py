@@ -89,6 +89,8 @@ UPDATES = """__global__ void add(int *count, double *sum, const int *bin) {
         # Compilers add up what a sub-group adds to one integer, and hardware adds floats one after the other.
         ("atomicAdd(&count[0], 1)", 65536 / 32),
         ("atomicAdd(&sum[0], 1.0)", 65536 * 3.2),
+        # What is swapped has no sum.
+        ("atomicExch(&count[0], i)", 65536),
         # 256 words are 8 lines, which take three words in two cycles each.
         ("atomicAdd(&count[threadIdx.x], 1)", 65536 / 8 / 1.5),
         # 36 different words of the whole GPU in a cycle.
@@ -302,3 +304,11 @@ def test_a_work_group_waits_for_the_sub_group_that_does_most():
     # Eight steps, of which the first sub-group does all: a load of local memory, and a barrier with 30 cycles more.
     assert reduced - started > 8 * (2 * load_machine("V100").need("local_latency") + 30)
     assert reduced - started < 8 * (2 * load_machine("V100").need("local_latency") + 30 + 30)
+
+
+def test_updates_of_a_float_in_local_memory_follow_one_another():
+    update = "__syncthreads(); atomicAdd(&part[%s], 1.0f);"
+    nothing, own, one = (latency(update % where if where else "__syncthreads();", 1) for where in ("", "i", "0"))
+    # Loops of compare-and-swap: 255 more of them for one word than for a word each.
+    assert one - own == pytest.approx(255 * 127, rel=0.01)
+    assert 127 <= own - nothing < 200
