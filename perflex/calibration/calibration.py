@@ -8,6 +8,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perflex.calibration.assumed_facts import assumed_facts
 from perflex.calibration.built_target import built_target
 from perflex.calibration.calibration_file import FORMAT, calibration_content, read_calibration_parts
 from perflex.calibration.doubts import (
@@ -133,7 +134,8 @@ class Calibration(CalibrationRecord):
         values = self.feature_values(kernel, sizes, machine=machine)
         known = () if self.transferred is None else known_as(self.transferred, kernel, sizes)
         target = self.target(machine)
-        found = interval_at(self, values, confidence, known).doubted(*kernel_doubts(self, kernel, sizes, target))
+        more = (*kernel_doubts(self, kernel, sizes, target), *assumed_facts(self, values, target.machine))
+        found = interval_at(self, values, confidence, known).doubted(*more)
         if deviation := doubted_deviation(kernel, sizes, target):
             found = found.widened(deviation)
         warn_of_prediction(found.doubts)
@@ -175,12 +177,15 @@ class Calibration(CalibrationRecord):
     ) -> tuple[str, ...]:
         """Return reasons not to rely on a prediction, as short texts; none where there are none.
 
-        That the calibration has no measurement kernels like it, and conflict misses in a CPU's caches. Arguments and
+        That the calibration has no measurement kernels like it, conflict misses in a CPU's caches, and facts of a GPU
+        that decide and are assumed. Arguments and
         errors as `predict`; `values` are its feature values, if they are known.
         """
         if values is None:
             values = self.feature_values(kernel, sizes, machine=machine)
-        found = (*value_doubts(self, values), *kernel_doubts(self, kernel, sizes, self.target(machine)))
+        target = self.target(machine)
+        found = (*value_doubts(self, values), *kernel_doubts(self, kernel, sizes, target))
+        found += assumed_facts(self, values, target.machine)
         return tuple(dict.fromkeys(found))
 
     def feature_values(

@@ -7,6 +7,7 @@ from perflex import Calibration, load_calibration
 from perflex.calibration.calibration import calibration_names
 from perflex.calibration.gathering import info_of
 from perflex.errors import CalibrationError, FileFormatError
+from perflex.features import source_kernel
 from perflex.models import load_model
 from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection, tag_accesses
@@ -100,3 +101,24 @@ def test_the_matmul_model_counts_all_that_both_variants_do():
             ["matmul_sq", "dtype:float32", f"prefetch:{prefetch}", "groups_fit:True", "n:64"]
         )
         assert uncounted(features, kernel.kernel, kernel.sizes) == []
+
+
+STREAM = """__global__ void scale(double *a, const double *b, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) a[i] = 0.25 * b[i];
+}"""
+
+
+@pytest.mark.parametrize(
+    ("machine", "n", "named"),
+    [
+        # The rate of starting work-groups was measured on an A40 and is assumed of other GPUs; bandwidths are stated.
+        ("RTX-4070", 200_000, "group_start_rate of RTX-4070"),
+        ("A40", 200_000, ""),
+        ("RTX-4070", 100_000_000, ""),
+    ],
+)
+def test_facts_that_decide_and_are_assumed_are_told(machine, n, named):
+    kernel = source_kernel(STREAM, "scale", local=64, global_size="(n+63)//64*64", language="cuda")
+    doubts = load_calibration("general_gpu").doubts(kernel, {"n": n}, machine=machine)
+    assert any(named in doubt for doubt in doubts if "nobody measured" in doubt) == bool(named)
