@@ -15,8 +15,11 @@ _DOUBTFUL = 4.0
 _AT_ONCE = 128
 
 
-def uneven_doubts(scop: Scop, sizes: Mapping[str, int], sub_group_size: int) -> list[str]:
-    """Return of each launch the statement whose few sub-groups take longer than all work shared out, in words."""
+def uneven_doubts(scop: Scop, sizes: Mapping[str, int], sub_group_size: int, *, waits: bool = False) -> list[str]:
+    """Return of each launch the statement whose few sub-groups take longer than all work shared out, in words.
+
+    With `waits`, the model counts what they wait for: of loads, and of values of the iteration before.
+    """
     found = []
     for number, launch in enumerate(scop.launches):
         counts, outside = counts_of(scop), len(launch.groups) + len(launch.items)
@@ -33,9 +36,9 @@ def uneven_doubts(scop: Scop, sizes: Mapping[str, int], sub_group_size: int) -> 
                 inner = statement.domain.dim(isl.dim_type.set) - outside
                 domain = statement.domain.project_out(isl.dim_type.set, outside, inner)
             by = float(counts.executions(domain, number, sub_group_size).evaluate(sizes))
-            work.append(
-                (done / max(by, 1.0), done, f"{by:.0f} of {launched:.0f} sub-groups execute line {statement.line}")
-            )
+            known = waits and (statement.recurrence or any(one.direction == "load" for one in statement.accesses))
+            mine = 0.0 if known else done / max(by, 1.0)
+            work.append((mine, done, f"{by:.0f} of {launched:.0f} sub-groups execute line {statement.line}"))
         if not work:
             continue
         longest, _, words = max(work)

@@ -110,8 +110,8 @@ def kernel_doubts(
     found: list[Iterable[str]] = [mixed, *(_beyond_the_device(limits, scop, point) for point in chosen)]
     found.append(_idle_units(calibration, scop, chosen))
     if not on_cpu:
-        size = target.sub_group_size
-        found += [uneven_doubts(scop, point, size) for point in chosen]
+        size, waits = target.sub_group_size, "f_peak_latency" in names
+        found += [uneven_doubts(scop, point, size, waits=waits) for point in chosen]
         return _each_once(found)
     # A model with cache volumes counts conflict misses itself, but rests on what these follow.
     doubts_of = volume_doubts if any(name.startswith(_KNOW_SETS) for name in names) else conflict_doubts
