@@ -149,13 +149,14 @@ def test_classes_against_executed_instructions():
     ]  # fmt: skip
     runs = oclgrind.run_jobs([(kernel.kernel, dict(kernel.sizes)) for kernel in kernels], options=())
     integer = ("add", "sub", "mul", "shl", "lshr", "ashr", "and", "or", "xor", "icmp", "srem", "sdiv", "select")
-    for kernel, run in zip(kernels, runs, strict=True):
+    # Machine code loads rows of a tile by four elements, and of the four planes of a work-item that the stencil's loop
+    # unrolls it keeps each in a register for the next two: 22 loads instead of 28.
+    spared = ({"local": 32**3 * 3 // 4}, {}, {"global": 16 * 16 * 8 // 4 * 6}, {})
+    for kernel, run, fewer in zip(kernels, runs, spared, strict=True):
         found = {kind: count.evaluate(kernel.sizes) for kind, count in instructions_of(scop_of(kernel), None).items()}
         assert found["fp32"] + found["fp64"] == run.adds + run.muls + run.divs + run.madds()
-        # Machine code loads rows of a tile by four elements, which intermediate code does not.
-        wide = {"local": kernel.sizes["n"] ** 3 * 3 // 4 if kernel is kernels[0] else 0}
         for space in ("global", "local"):
-            assert found[f"ldst_{space}"] + wide.get(space, 0) == run.load(space).count + run.store(space).count
+            assert found[f"ldst_{space}"] + fewer.get(space, 0) == run.load(space).count + run.store(space).count
         executed_integers = sum(run.instructions.get(opcode, 0) for opcode in integer)
         branches = run.instructions.get("br", 0) + run.instructions.get("ret", 0) + run.barriers
         assert 0.1 < found["int"] / executed_integers < 1.0
