@@ -21,9 +21,7 @@ _DECIDING = {
     "f_peak_atomic": ("atomics_per_cycle", "distinct_atomics_per_cycle"),
     "f_peak_latency": ("dram_latency", "l2_latency"),
 }
-
-
-# Costs of such a part of all are named.
+# A cost is large from this part of all on.
 _LARGE = 0.25
 
 

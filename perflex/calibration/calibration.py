@@ -177,9 +177,9 @@ class Calibration(CalibrationRecord):
     ) -> tuple[str, ...]:
         """Return reasons not to rely on a prediction, as short texts; none where there are none.
 
-        That the calibration has no measurement kernels like it, conflict misses in a CPU's caches, and facts of a GPU
-        that decide and are assumed. Arguments and
-        errors as `predict`; `values` are its feature values, if they are known.
+        That the calibration has no measurement kernels like it, conflict misses in a CPU's caches, and that large costs
+        rest on facts of a GPU that its machine file assumes. Arguments and errors as `predict`; `values` are its
+        feature values, if they are known.
         """
         if values is None:
             values = self.feature_values(kernel, sizes, machine=machine)

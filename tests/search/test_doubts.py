@@ -129,3 +129,12 @@ def test_a_machine_of_another_kind_is_refused(name, machine):
 )
 def test_doubts_in_a_few_lines(doubts, lines):
     assert doubt_lines(["a", "b", "c"], doubts) == lines
+
+
+def test_ranking_names_assumed_facts_as_prediction_does():
+    text = "__global__ void f(double *a, double *b, int n) { int i = blockIdx.x * 64 + threadIdx.x; if (i < n) %s }"
+    kernel = source_kernel(text % "a[i] = b[i];", "f", local=64, groups="ceil_div(n, 64)")
+    calibration = load_calibration("general_gpu")
+    with pytest.warns(DoubtfulPredictionWarning, match="group_start_rate of RTX-4070"):
+        (place,) = rank({"f": kernel}, calibration, {"n": 200_000}, machine="RTX-4070")
+    assert set(place.doubts) == set(calibration.doubts(kernel, {"n": 200_000}, machine="RTX-4070"))

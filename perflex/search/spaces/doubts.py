@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex.calibration.assumed_facts import assumed_facts
 from perflex.calibration.doubts import kernel_doubts, machine_doubts, value_doubts
 from perflex.errors import DoubtfulPredictionWarning, warn
 from perflex.features.sized_kernel import kernel_of
@@ -38,6 +39,7 @@ def doubts_of(
     ]
     for n in numbers:
         more = kernel_doubts(calibration, kernel_of(found.kernel(n)), found.sizes[n], target)
+        more += assumed_facts(calibration, {name: c[n] for name, c in columns.items()}, target.machine)
         own[n] = tuple(dict.fromkeys((*own[n], *more)))
     return own
 
