@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
+    from perflex.tables import Table
+
 
 def render(template: str, **values: object) -> str:
     """Return a template of ``perflex/templates``, filled in with values by name."""
@@ -52,7 +54,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals |= {
-        "table": table, "number": number, "fixed": fixed, "percent": percent, "seconds": seconds, "text": Column,
+        "shown": shown, "table": table, "number": number, "fixed": fixed, "percent": percent, "seconds": seconds,
+        "text": Column,
     }  # fmt: skip
     environment.filters["percent"] = lambda value, digits=1, sign="": f"{100 * value:{sign}.{digits}f} %"
     return environment
@@ -143,6 +146,14 @@ def table(
     return made.table(  # type: ignore[attr-defined]  # a macro
         caption, [described[i] for i in kept], [[(described[i], cells[i]) for i in kept] for cells in rows]
     )
+
+
+def shown(what: Table) -> Any:
+    """Return a table of a result as HTML."""
+    seen = what.on_page()
+    columns = [replace(one, heading=one.title) for one in seen.columns]
+    cells = [list(zip(columns, row, strict=True)) for row in seen.rows]
+    return _environment().get_template("table.html").module.table(what.caption, columns, cells)  # type: ignore[attr-defined]
 
 
 _TIMES = (("s", 1.0), ("ms", 1e3), ("µs", 1e6), ("ns", 1e9), ("ps", 1e12))

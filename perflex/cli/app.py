@@ -36,7 +36,7 @@ _COMMANDS = {
         f"{_POCL} examples/matmul.py:prefetching n=1056",
     ),
     "rank": (
-        "predict",
+        "rank",
         "Order variants by predicted run time.",
         f"{_POCL} examples/matmul.py:prefetching examples/matmul.py:naive n=1056",
     ),
@@ -46,12 +46,12 @@ _COMMANDS = {
         f"{_POCL} examples/matmul_space.py:space n=512 --keep 5%",
     ),
     "tune": (
-        "prune",
+        "tune",
         "Search a kernel's variants for the fastest.",
         f"{_POCL} examples/matmul_space.py:space n=512 --budget 5",
     ),
     "prune-table": (
-        "prune",
+        "prune_table",
         "Choose the configurations of a tuner worth measuring.",
         "examples/convolution_times.csv convolution --samples 100 --keep 5%",
     ),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from perflex.features.scop.scop import Scop
+    from perflex.tables import Table
 
 # On narrower terminals lines are broken by the terminal.
 _LEAST_WIDTH = 40
@@ -82,17 +83,25 @@ class Terminal:
 
         Numbers end at the right edge of their column; where the terminal is narrow, texts take several lines.
         """
+        numbers = [
+            all(_NUMBER.fullmatch(row[place]) for row in rows) and any(row[place] for row in rows)
+            for place in range(len(headings))
+        ]
+        self._print_table(headings, rows, numbers, title, indent)
+
+    def _print_table(
+        self, headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool], title: str, indent: int
+    ) -> None:
         from rich.table import Table
         from rich.text import Text
 
         if title:
             self.show(title, style="bold")
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(headings))
-        for heading, *cells in zip(headings, *rows, strict=True):
-            numbers = all(map(_NUMBER.fullmatch, cells)) and any(cells)
+        for heading, right in zip(headings, numbers, strict=True):
             # Headings of numbers are longer than these.
-            text = heading.replace(" ", "\n") if numbers and self.width is not None else heading
-            table.add_column(Text(text), justify="right" if numbers else "left", overflow="fold")
+            words = heading.replace(" ", "\n") if right and self.width is not None else heading
+            table.add_column(Text(words), justify="right" if right else "left", overflow="fold")
         for row in rows:
             table.add_row(*map(Text, row))
         output = self.output
@@ -101,6 +110,16 @@ class Terminal:
             output.print(table)
         lines = [f"{' ' * indent}{line.rstrip()}\n" for line in captured.get().splitlines()]
         self.output.file.write("".join(lines))
+
+    def show_result(self, table: Table, *, most: int | None = None, indent: int = 0) -> None:
+        """Print a result's table under its caption, of which at most so many rows."""
+        shown = table.seen("everywhere")
+        rows = shown.texts()[:most]
+        self._print_table(
+            shown.headings(), rows, [one.write is not None for one in shown.columns], table.caption, indent
+        )
+        if most is not None and len(table.rows) > most:
+            self.show(f"{' ' * indent}and {len(table.rows) - most} more; --json prints all")
 
     @property
     def remarks(self) -> Console:
@@ -204,6 +223,14 @@ def _discard(stream: TextIO) -> None:
 def sizes_text(sizes: Mapping[str, object]) -> str:
     """Return sizes as results are headed by them: ``n=1024, m=2``, or that there are none."""
     return ", ".join(f"{name}={value}" for name, value in sizes.items()) or "no sizes"
+
+
+def time_text(seconds: float) -> str:
+    """Return a time in the unit that suits it."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if abs(seconds) * factor >= 1:
+            return f"{seconds * factor:.4g} {unit}"
+    return f"{seconds * 1e9:.4g} ns"
 
 
 def terminal_of(context: typer.Context) -> Terminal:
