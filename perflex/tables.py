@@ -6,7 +6,7 @@ import csv
 import math
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from perflex.file_io import saving
@@ -41,6 +41,8 @@ class Column:
     place: Place = "everywhere"
     # Whether HTML shows its texts as code.
     code: bool = False
+    # What is shown of some values, such as those of a Literal.
+    words: Mapping[Any, str] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -54,17 +56,18 @@ class Column:
 
     def shown(self, value: Any) -> str:
         """Return a cell's text; of an array, its range; of a list, its entries."""
-        if value is None or isinstance(value, str) or self.write is None:
-            return "" if value is None else value if hasattr(value, "__html__") else self._text(value)
+        if value is None or isinstance(value, str):
+            return "" if value is None else self.words.get(value, value)
+        if self.write is None:
+            return self._text(value)
         if getattr(value, "size", 1) > 1:
             return f"{self.shown(value.min())} to {self.shown(value.max())}"
         number = float(value)
         return "" if math.isnan(number) else f"{number:g}" if math.isinf(number) else self.write(self.factor * number)
 
-    @staticmethod
-    def _text(value: Any) -> str:
+    def _text(self, value: Any) -> str:
         if isinstance(value, bool):
-            return "yes" if value else ""
+            return self.words.get(value, "yes" if value else "")
         return "; ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
     def exact(self, value: Any) -> str | None:
@@ -74,9 +77,12 @@ class Column:
         return None if math.isnan(float(value)) else repr(float(value)).replace("inf", "Infinity")
 
 
-def text(name: str, heading: str = "", *, meaning: str = "", place: Place = "everywhere", code: bool = False) -> Column:
-    """Return a column of texts, truth values or lists of these."""
-    return Column(name, heading, meaning, place=place, code=code)
+def text(
+    name: str, heading: str = "", *, meaning: str = "", place: Place = "everywhere", code: bool = False,
+    words: Mapping[Any, str] | None = None,
+) -> Column:  # fmt: skip
+    """Return a column of texts, truth values (``yes`` and nothing, if there are no other words) or lists of these."""
+    return Column(name, heading, meaning, place=place, code=code, words=words or {})
 
 
 def number(
@@ -187,11 +193,9 @@ class Table:
         """Return what stands in the rows one below the other, for places that are too narrow for columns."""
         blocks = []
         for name, *cells in self.texts():
-            known = [f"{head} {cell}" for head, cell in zip(self.headings()[1:], cells, strict=True) if cell]
-            blocks += [
-                *textwrap.wrap(name, width),
-                textwrap.indent(textwrap.fill("; ".join(known), width - 4, break_on_hyphens=False), "    "),
-            ]
+            known = "; ".join(f"{head} {cell}" for head, cell in zip(self.headings()[1:], cells, strict=True) if cell)
+            filled = textwrap.fill(known, width - 4, break_on_hyphens=False)
+            blocks += [*textwrap.wrap(name, width), textwrap.indent(filled, "    ")]
         return "\n".join(blocks)
 
     def __str__(self) -> str:
