@@ -82,6 +82,7 @@ class Column:
     unit: str = ""
     # Times the cell's number is what is shown: 100 for fractions in percent.
     factor: float = 1.0
+    code: bool = False
 
     def shown(self, value: Any) -> str:
         """Return a cell's text; of an array, its range."""
