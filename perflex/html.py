@@ -36,7 +36,7 @@ def shown_by(template: str, **functions: str) -> Callable[[Any], str]:
     def show(self: Any) -> str:
         places = {name: function.partition(":") for name, function in functions.items()}
         found = {name: getattr(import_module(module), own) for name, (module, _, own) in places.items()}
-        return render("notebook.html", shown=template, it=self, **found)
+        return render("notebook.html", body=template, it=self, **found)
 
     show.__doc__ = "Return the object for a notebook."
     return show
@@ -54,7 +54,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals |= {
-        "shown": shown, "table": table, "number": number, "fixed": fixed, "percent": percent, "seconds": seconds,
+        "shown": shown, "picture": picture, "table": table,
+        "number": number, "fixed": fixed, "percent": percent, "seconds": seconds,
         "text": Column,
     }  # fmt: skip
     environment.filters["percent"] = lambda value, digits=1, sign="": f"{100 * value:{sign}.{digits}f} %"
@@ -81,6 +82,7 @@ class Column:
     unit: str = ""
     # Times the cell's number is what is shown: 100 for fractions in percent.
     factor: float = 1.0
+    code: bool = False
 
     def shown(self, value: Any) -> str:
         """Return a cell's text; of an array, its range."""
@@ -154,6 +156,19 @@ def shown(what: Table) -> Any:
     columns = [replace(one, heading=one.title) for one in seen.columns]
     cells = [list(zip(columns, row, strict=True)) for row in seen.rows]
     return _environment().get_template("table.html").module.table(what.caption, columns, cells)  # type: ignore[attr-defined]
+
+
+def picture(figure: Any, meaning: str) -> Any:
+    """Return a matplotlib figure as HTML; the meaning is what it shows, for those who cannot see it."""
+    import zlib
+
+    from markupsafe import Markup
+
+    from perflex.pictures import svg_text
+
+    # Identifiers of its own for each picture of a page, the same in each run.
+    svg = svg_text(figure, f"picture-{zlib.crc32(meaning.encode()):x}-", meaning)
+    return Markup("<figure>{}</figure>").format(Markup(svg))  # noqa: S704 - made here, and escaped there
 
 
 _TIMES = (("s", 1.0), ("ms", 1e3), ("µs", 1e6), ("ns", 1e9), ("ps", 1e12))
