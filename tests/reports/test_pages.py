@@ -82,11 +82,8 @@ def test_a_calibration(pages, calibration, diagnosis):
     assert sizes == sorted(sizes, reverse=True)
     accuracy = found.table("Relative errors")
     errors = np.abs(calibration.fit.relative_errors)
-    for heading, value in (
-        ("rms", math.sqrt(np.mean(errors**2))),
-        ("median", np.median(errors)),
-        ("maximum", errors.max()),
-    ):
+    measures = {"rms": math.sqrt(np.mean(errors**2)), "median": np.median(errors), "maximum": errors.max()}
+    for heading, value in measures.items():
         assert accuracy.numbers(f"{heading} (%)")[0] == pytest.approx(value)
     # The baseline, computed the long way: each kernel's time is the geometric mean of those of other generators.
     table = calibration.table
@@ -102,7 +99,7 @@ def test_a_calibration(pages, calibration, diagnosis):
 
 def test_a_roofline(pages):
     found = checked(pages["roofline"])
-    assert found.table("Kernels and their limits").numbers("time (ms)") == [1e-3] * 4
+    assert found.table("Kernels and their limits").numbers("time (µs)") == [1e-3] * 4
     assert [text for _, text in found.notices] == [f"Warning: no transactions of f_txn_x: {NASTY}"]
     assert "times measured on a GPU" in found.text
     # Three kernels in a picture.
@@ -114,13 +111,8 @@ def test_an_evaluation(pages):
     (result,) = small_evaluation().studies
     methods = found.table("Models and baselines")
     assert methods.column("predicted by") == ["linear", "overlap", "roofline"]
-    for heading, measure in (
-        ("median (%)", "median"),
-        ("rms (%)", "rms"),
-        ("maximum (%)", "maximum"),
-        ("loss (%)", "loss_mean"),
-    ):
-        assert methods.numbers(heading) == [getattr(result.accuracy(name), measure) for name in result.methods]
+    for heading, measure in {"median": "median", "rms": "rms", "maximum": "maximum", "loss": "loss_mean"}.items():
+        assert methods.numbers(f"{heading} (%)") == [getattr(result.accuracy(name), measure) for name in result.methods]
     assert methods.column("beats baselines") == ["no", "yes", ""]
     assert methods.column("used") == ["yes", "", ""]
     warned = " ".join(text for kind, text in found.notices if kind == "warning")
