@@ -268,7 +268,8 @@ class EcmEstimate:
     def table(self) -> Table:
         """Return the traffic of each level, per iteration."""
         columns = [
-            text("between"), *(fixed(name, digits=3, unit="B") for name in ("loads", "stores", "both")), number("cycles"),
+            text("between"), *(fixed(name, digits=3, unit="B") for name in ("loads", "stores", "both")),
+            number("cycles"),
         ]  # fmt: skip
         names = ["registers", *(level.name for level in self.levels)]
         return Table("Traffic per iteration", columns, [
