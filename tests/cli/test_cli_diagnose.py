@@ -39,16 +39,8 @@ def test_the_report_begins_with_what_is_wrong(saved, run):
     lines = out.splitlines()
     for line, finding in zip(lines, found.findings, strict=False):
         assert line == f"{finding.severity}: {finding.text}"
-    places = [
-        out.index(title)
-        for title in (
-            "16 kernels",
-            "Relative errors",
-            "What the parameters rest",
-            "Measurement kernels",
-            "Errors by generator",
-        )
-    ]
+    titles = ("16 kernels", "Relative errors", "What the parameters rest", "Measurement kernels", "Errors by generator")
+    places = [out.index(title) for title in titles]
     assert places == sorted(places)
     # Columns are two blanks apart; unlike numbers, texts hold single ones.
     rows = [re.split(r"\s{2,}", line.strip()) for line in lines if line]

@@ -20,6 +20,7 @@ from perflex.studies.evaluation.overlap import choose_overlap
 from perflex.studies.evaluation.result import Point, StudyResult
 from perflex.studies.evaluation.run import _with_predictions, evaluate_device
 from perflex.studies.evaluation.studies import STUDIES, plan_of
+from perflex.studies.evaluation.tables import summary_table
 from perflex.testing import FakeDevice
 
 OUTPUT = "f_cl_wall_time_fake"
@@ -285,8 +286,8 @@ def test_models_are_judged_beside_what_knows_no_more(evaluation):
     )
     timed = replace(better, chosen_with="timing")
     assert timed.judgement.startswith("Not recommended: a baseline is better: scaled has mean loss 0.0 %, rms 3.3")
-    overall = [row for row in summary_rows("device", timed) if row.variant == "all"]
-    assert [(row.model, row.used, row.knowledge, row.beats_baselines) for row in overall] == [
+    overall = summary_table([replace(evaluation, studies=(timed,))], variants=False).records()
+    assert [tuple(row[name] for name in ("model", "used", "knowledge", "beats_baselines")) for row in overall] == [
         ("wrong_order", False, "reduced kernels", False),
         ("in_order", True, "timing", False),
         ("roofline", False, "nothing", None),
