@@ -207,7 +207,7 @@ def _counting(cluster: Executor | None, ready: ReadyModel) -> Iterator[Executor 
 
 def transfer(
     context: typer.Context,
-    sources: Annotated[list[Path], typer.Argument(help="Calibrations of one model on other devices.")],
+    sources: Annotated[list[Path], typer.Argument(help="Files or names of one model's calibrations on other devices.")],
     *,
     machine: NeededMachineOption,
     out: OutFileOption,

@@ -27,7 +27,7 @@ def evaluate(
     device: Annotated[
         list[str] | None,
         typer.Option(
-            "-D", "--device", autocompletion=complete_device, help="Parts of a device's name, may be repeated; or all."
+            "-d", "--device", autocompletion=complete_device, help="Parts of a device's name, may be repeated; or all."
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results; created if needed.")] = Path("evaluation"),
