@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # Letters of a term that are shown beside others: it may fill a page.
 _LONGEST = 100
+_DISTURBED = "the measured time rests on samples that others disturbed"
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +135,7 @@ def prediction_table(predictions: Sequence[Prediction]) -> Table:
     first = predictions[0]
     columns = [
         text("sizes"),
+        *(number(name, place="files") for name in first.sizes),
         _amount(first, "predicted_s", "predicted"),
         _amount(first, "low_s", "from", "lower end of the prediction's interval"),
         _amount(first, "high_s", "to", "upper end of the prediction's interval"),
@@ -145,11 +147,24 @@ def prediction_table(predictions: Sequence[Prediction]) -> Table:
         text("doubts", place="files"),
     ]
     rows = [
-        (one.at, one.seconds, one.low, one.high, one.confidence, one.measured,
+        (one.at, *one.sizes.values(), one.seconds, one.low, one.high, one.confidence, one.measured,
          one.seconds / one.measured - 1 if one.measured else None, one.measured_on, one.knowledge, one.doubts)
         for one in predictions
     ]  # fmt: skip
     return Table(f"Predicted times of {first.kernel}", columns, rows)
+
+
+def doubt_lines(predictions: Sequence[Prediction]) -> list[str]:
+    """Return each reason to doubt predictions in a line; with the sizes where it is none to doubt all of them."""
+    found: dict[str, list[str]] = {}
+    for one in predictions:
+        disturbed = [_DISTURBED] if one.timing is not None and one.timing.disturbed else []
+        for doubt in (*one.doubts, *disturbed):
+            found.setdefault(doubt, []).append(one.at)
+    return [
+        f"doubtful{'' if len(places) == len(predictions) else ' at ' + '; '.join(places)}: {doubt}"
+        for doubt, places in found.items()
+    ]
 
 
 def _amount(of: Prediction, name: str, heading: str, meaning: str = "") -> Column:
