@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 # A parameter matters if doubling it changes the prediction by more than this share.
 _MATTERS = 1e-3
 _ROUNDS = 25
-_MOST_ROWS = 100
 
 
 @dataclass(frozen=True)
@@ -80,15 +79,15 @@ class PredictionInterval:
         low = np.where(np.asarray(self.low) > 0, self.predicted * np.exp(-down), self.low)
         return replace(self, low=_plain(low), high=_plain(np.asarray(self.predicted * np.exp(up))))
 
-    def tables(self) -> list[Table]:
-        """Return what notebooks show."""
-        return [interval_table(self, [str(place) for place in range(1, np.size(self.predicted) + 1)])]
+    def table(self) -> Table:
+        """Return a row for each prediction, by its place."""
+        return interval_table(self, [str(place) for place in range(1, np.size(self.predicted) + 1)])
 
     _repr_html_ = shown_by("result.html")
 
 
 def interval_table(found: PredictionInterval | RowPredictions, names: Sequence[str]) -> Table:
-    """Return predictions and limits by name; of many, those that anybody reads."""
+    """Return predictions and limits by name."""
     columns = [
         text("prediction"),
         number("predicted", "time", meaning="in the output feature's unit: seconds for a wall time"),
@@ -97,7 +96,7 @@ def interval_table(found: PredictionInterval | RowPredictions, names: Sequence[s
     ]
     numbers = (np.ravel(column).tolist() for column in (found.predicted, found.low, found.high))
     caption = f"Predictions and their {100 * found.confidence:g} % intervals"
-    return Table(caption, columns, list(zip(names, *numbers, strict=True))).first(_MOST_ROWS)
+    return Table(caption, columns, list(zip(names, *numbers, strict=True)))
 
 
 def carried_by(calibration: CalibrationRecord) -> TransferPrior | None:

@@ -60,9 +60,9 @@ class RowPredictions:
         """Return the number of rows."""
         return len(self.kernels)
 
-    def tables(self) -> list[Table]:
-        """Return what notebooks show."""
-        return [interval_table(self, self.kernels)]
+    def table(self) -> Table:
+        """Return a row for each prediction, by its kernel."""
+        return interval_table(self, self.kernels)
 
     _repr_html_ = shown_by("result.html")
 

@@ -146,7 +146,6 @@ def read_keep(word: str) -> Keep:
 def _content(
     pruning: Pruning, check: PruningCheck | None, times: dict[str, float], on: str, calibration: Calibration
 ) -> dict[str, Any]:
-    from perflex.reports.json_files import PRUNING
 
     # The kept variants' times, too, though the decision did not see them.
     rows = [{**row, "measured_s": times.get(row["variant"], row["measured_s"])} for row in pruning.table()]
@@ -161,7 +160,7 @@ def _content(
         "batch": [variant.name for variant in pruning.variants if not math.isnan(variant.measured)],
         "table": rows,
     }
-    return stamped(PRUNING, content if check is None else {**content, "check": check, "measured_on": on})
+    return stamped("perflex-pruning/1", content if check is None else {**content, "check": check, "measured_on": on})
 
 
 def _show(terminal: Terminal, pruning: Pruning, check: PruningCheck | None, on: str) -> None:
