@@ -47,9 +47,8 @@ def calibration_of_launch(loaded: Calibration, machine: str | None, *, given: bo
 
     if machine is None:
         return loaded
-    if given:
-        return replace(loaded, machine=machine)
-    return replace(Calibration.load(USUAL_TILES), machine=machine, device={"name": machine})
+    found = loaded if given else Calibration.load(USUAL_TILES)
+    return replace(found, machine=machine, device=found.device or {"name": machine})
 
 
 def rank_launch(

@@ -109,15 +109,6 @@ class SourceOptions:
     ] = None
 
 
-def require_timed(device: str, *, time: bool) -> None:
-    """Refuse a device where nothing is timed."""
-    from perflex.cli.arguments import ArgumentError
-
-    if device and not time:
-        msg = "--device says where kernels are timed; give --time, too, or leave it out"
-        raise ArgumentError(msg, word=device)
-
-
 LAUNCH = tuple(field.name for field in fields(SourceOptions))
 # Those that other kernels have no use for.
 _FLAGS = {

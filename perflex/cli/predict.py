@@ -19,7 +19,6 @@ from perflex.cli.options import (
     MachineOption,
     OutFolderOption,
     TimeOption,
-    require_timed,
 )
 from perflex.cli.terminal import terminal_of
 
@@ -70,10 +69,12 @@ def predict(
 
     With --out the table of predictions is written (predictions.csv), and a page of all that is known (report.html).
     """
-    from perflex.cli.arguments import file_and_name, read_calibration, require_writable_folder
+    from perflex.cli.arguments import ArgumentError, file_and_name, read_calibration, require_writable_folder
     from perflex.cli.kernel_files import load_kernel
 
-    require_timed(device, time=time)
+    if device and not time:
+        msg = "--device says where kernels are timed; give --time, too, or leave it out"
+        raise ArgumentError(msg, word=device)
     loaded, rest = read_calibration(words, machine, KERNEL_FILES)
     loaded = loaded.assuming(launches=launches, caches=caches)
     kernel, *sizes = rest
