@@ -45,6 +45,7 @@ from .search.tuning.tuner import Tuner as Tuner
 from .search.tuning.tuning import tune as tune
 from .store.store import using_store as using_store
 from .studies.accuracy import Accuracy as Accuracy
+from .studies.judged import judge as judge
 from .timing.executors.dask import dask_executor as dask_executor
 from .timing.measuring import time_kernel as time_kernel
 from .timing.options import TimingOptions as TimingOptions
