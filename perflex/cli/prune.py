@@ -15,10 +15,10 @@ from perflex.cli.terminal import terminal_of
 if TYPE_CHECKING:
     from perflex.calibration.calibration import Calibration
     from perflex.cli.terminal import Terminal
-    from perflex.search.pruning.promise import Keep
-    from perflex.search.pruning.pruned import Pruning
-    from perflex.search.pruning.report import PruningCheck
-    from perflex.search.spaces.extraction import Candidates
+    from perflex.search.costs import Pruning
+    from perflex.search.promise import Keep
+    from perflex.search.pruning_picture import PruningCheck
+    from perflex.search.variants import Candidates
 
 SHOWN = 20
 SPACE_WORDS = "[CALIBRATION] SPACE [SIZES]..."
@@ -52,9 +52,9 @@ def prune(
     from perflex.cli.arguments import ArgumentError, read_calibration, read_sizes, require_writable_folder
     from perflex.cli.kernel_files import load_variants
     from perflex.progress import RunOptions
-    from perflex.search.pruning.pruning import random_batch
-    from perflex.search.pruning.report import check_pruning, draw_pruning
-    from perflex.search.spaces.space import candidates_of
+    from perflex.search.pruning import random_batch
+    from perflex.search.pruning_picture import check_pruning, draw_pruning
+    from perflex.search.variant_space import candidates_of
 
     tables = [word for word in words if word.endswith(_TABLES)]
     if tables:
@@ -101,8 +101,8 @@ def _measured(
     """Prune, measuring a batch before and the kept variants after where there is a batch; say where, too."""
     from perflex.calibration.device_match import timing_device
     from perflex.features.sized_kernel import kernel_of
-    from perflex.search.pruning.pruning import measure_variants
-    from perflex.search.pruning.pruning import prune as pruned
+    from perflex.search.pruning import measure_variants
+    from perflex.search.pruning import prune as pruned
 
     if not batch:
         return pruned(candidates, calibration, keep=keep, machine=machine), {}, ""
@@ -122,7 +122,7 @@ def read_keep(word: str) -> Keep:
     """Return how many variants ``5%``, ``20``, ``promise`` or ``promise:loss,confidence`` keeps."""
     from perflex.cli.arguments import ArgumentError
     from perflex.errors import CalibrationError
-    from perflex.search.pruning.promise import Promise, check_keep
+    from perflex.search.promise import Promise, check_keep
 
     form = "write 5%, 20, promise, or promise:0.05,0.95 (loss, confidence)"
     found = _WORD.fullmatch(word.strip())

@@ -15,7 +15,7 @@ from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from perflex.cli.terminal import Terminal
-    from perflex.search.pruning.pruning import DescribedPruning
+    from perflex.search.pruning import DescribedPruning
 
 
 def prune_table(
@@ -48,9 +48,9 @@ def prune_table(
     from perflex.cli.arguments import require_writable_folder
     from perflex.machines.files import load_machine
     from perflex.search.described.space_file import load_described_space
-    from perflex.search.pruning.promise import Promise
-    from perflex.search.pruning.pruning import prune as pruned
-    from perflex.search.pruning.report import draw_times
+    from perflex.search.promise import Promise
+    from perflex.search.pruning import prune as pruned
+    from perflex.search.pruning_picture import draw_times
 
     terminal, wanted = terminal_of(context), read_keep(keep)
     if out is not None:

@@ -14,7 +14,7 @@ from perflex.cli.options import KERNEL_FILES, CachesOption, JsonOption, Launches
 from perflex.cli.terminal import terminal_of, time_text
 
 if TYPE_CHECKING:
-    from perflex.search.pruning.ranking import RankedVariant
+    from perflex.search.ranking import RankedVariant
 
 # Variants of a space.
 _SHOWN = 20
@@ -50,8 +50,8 @@ def rank(
     from perflex.calibration.device_match import timing_device
     from perflex.cli.arguments import is_space, read_calibration, read_kernels_and_sizes
     from perflex.cli.kernel_files import load_kernel, load_variants
-    from perflex.search.pruning.ranking import Ranking
-    from perflex.search.pruning.ranking import rank as ordered
+    from perflex.search.ranking import Ranking
+    from perflex.search.ranking import rank as ordered
 
     loaded, rest = read_calibration(words, machine, KERNEL_FILES)
     loaded = loaded.assuming(launches=launches, caches=caches)

@@ -14,7 +14,7 @@ from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from perflex.calibration.calibration import Calibration
-    from perflex.search.tuning.tuning import TuningResult
+    from perflex.search.tuning import TuningResult
 
 _SHOWN = 10
 
@@ -39,8 +39,8 @@ def tune(
     from perflex.cli.arguments import names_kernel, read_calibration, read_sizes
     from perflex.cli.kernel_files import load_variants
     from perflex.progress import RunOptions
-    from perflex.search.tuning.tuner import SearchOptions
-    from perflex.search.tuning.tuning import tune as searched
+    from perflex.search.tuner import SearchOptions
+    from perflex.search.tuning import tune as searched
 
     loaded: Calibration | None = None
     if machine is not None or not names_kernel(words[0]):

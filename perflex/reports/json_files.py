@@ -96,7 +96,7 @@ class VariantEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What measurements say, as `perflex.search.pruning.report.PruningCheck` has it."""
+    """What measurements say, as `perflex.search.pruning_picture.PruningCheck` has it."""
 
     measured: int
     kept_measured: int

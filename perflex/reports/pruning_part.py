@@ -11,8 +11,8 @@ from perflex.fit.result import error_rows
 from perflex.html import render
 from perflex.pictures import COLOURS, new_figure
 from perflex.reports.part import Part
-from perflex.search.pruning.report import times_figure
-from perflex.search.spaces.doubts import doubt_lines
+from perflex.search.pruning_picture import times_figure
+from perflex.search.variant_doubts import doubt_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -52,10 +52,10 @@ from perflex import (
     tune,
 )
 from perflex.errors import FileFormatError
+from perflex.search.acquisition import most_promising
 from perflex.search.gaussian_process import GaussianProcess
-from perflex.search.spaces.extraction import EnumeratedSpace
-from perflex.search.tuning.kernel_tuner_strategy import expected_variants
-from perflex.search.tuning.search import most_promising
+from perflex.search.kernel_tuner_strategy import expected_variants
+from perflex.search.variants import EnumeratedSpace
 
 KEY = ("kernel", "gpu", "method", "samples", "seed")
 PREDICTED, BEST = ("log_error", "spearman", "share_to_keep"), "best_after_n_plus_10"

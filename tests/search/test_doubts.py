@@ -7,7 +7,7 @@ import pytest
 
 from perflex import FeatureTable, Model, VariantSpace, load_calibration, prune, rank, source_kernel, tune, using_machine
 from perflex.errors import DoubtfulPredictionWarning, MachineError
-from perflex.search.spaces.doubts import doubt_lines
+from perflex.search.variant_doubts import doubt_lines
 from perflex.testing import FakeDevice
 from support.fitted import fitted
 from support.html_structure import checked

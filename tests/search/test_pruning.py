@@ -13,8 +13,8 @@ import pytest
 from perflex import FeatureTable, Model, Promise, RunOptions, VariantSpace, prune, rank
 from perflex.errors import CalibrationError, PerflexError, PerflexWarning, UnsupportedKernelError
 from perflex.models import load_model, model_names
-from perflex.search.pruning.pruned import dominating, feature_kind, model_costs
-from perflex.search.pruning.report import check_pruning, draw_pruning
+from perflex.search.costs import dominating, feature_kind, model_costs
+from perflex.search.pruning_picture import check_pruning, draw_pruning
 from support.fitted import fitted
 from support.html_structure import checked
 from support.spaces_for_tests import scaled, small_space

@@ -20,8 +20,8 @@ from perflex import (
     tune,
 )
 from perflex.errors import CalibrationError, DeviceError, MeasurementError
-from perflex.search.tuning.search import first_batch
-from perflex.search.tuning.tuning import TuningResult
+from perflex.search.acquisition import first_batch
+from perflex.search.tuning import TuningResult
 from perflex.testing import FakeDevice
 from support.scripted_device import ScriptedDevice
 from support.spaces_for_tests import scaled, small_space, strided

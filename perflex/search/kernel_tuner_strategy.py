@@ -15,15 +15,15 @@ from perflex.errors import CalibrationError, MachineError, MissingExtraError
 from perflex.machines.files import load_machine, machine_names, machine_of_device
 from perflex.search.described.description import Description, load_description
 from perflex.search.described.space import DescribedSpace
-from perflex.search.scripts.kernel_tuner_script import TuneCall, tuned_source
-from perflex.search.spaces.extraction import EnumeratedSpace, Work, extract_space
-from perflex.search.tuning.tuner import SearchOptions, Tuner
+from perflex.search.kernel_tuner_script import TuneCall, tuned_source
+from perflex.search.tuner import SearchOptions, Tuner
+from perflex.search.variants import EnumeratedSpace, Work, extract_space
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.machines.machine import Machine
-    from perflex.search.spaces.extraction import Candidates
+    from perflex.search.variants import Candidates
 
     Array = NDArray[np.float64]
 

@@ -11,9 +11,9 @@ import numpy as np
 from perflex.calibration.device_match import timing_device
 from perflex.calibration.row_predictions import resting_on
 from perflex.html import shown_by
-from perflex.search.pruning.pruning import measure_variants
-from perflex.search.spaces.doubts import doubt_lines, doubts_of, warn_of_variants
-from perflex.search.spaces.space import candidates_of
+from perflex.search.pruning import measure_variants
+from perflex.search.variant_doubts import doubt_lines, doubts_of, warn_of_variants
+from perflex.search.variant_space import candidates_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from perflex.calibration.built_target import Knowledge
     from perflex.calibration.calibration import Calibration
     from perflex.machines.machine import Machine
-    from perflex.search.spaces.extraction import Candidates
-    from perflex.search.spaces.space import VariantSpace
+    from perflex.search.variant_space import VariantSpace
+    from perflex.search.variants import Candidates
     from perflex.timing.launch.backend import TimedDevice
 
 

@@ -14,13 +14,13 @@ from perflex.errors import CalibrationError, MeasurementError, warn
 from perflex.features.scop.checks import is_number
 from perflex.features.sized_kernel import SizedKernel, kernel_of
 from perflex.fit.result import geometric_mean_error
+from perflex.search.costs import Pruning, feature_kind, model_costs
 from perflex.search.described.space import DescribedSpace
 from perflex.search.gaussian_process import GaussianProcess
-from perflex.search.pruning.promise import Promise, check_keep, decide
-from perflex.search.pruning.pruned import Pruning, feature_kind, model_costs
-from perflex.search.spaces.doubts import doubts_of, warn_of_variants
-from perflex.search.spaces.extraction import settings_text
-from perflex.search.spaces.space import candidates_of
+from perflex.search.promise import Promise, check_keep, decide
+from perflex.search.variant_doubts import doubts_of, warn_of_variants
+from perflex.search.variant_space import candidates_of
+from perflex.search.variants import settings_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from perflex.machines.machine import Machine
     from perflex.progress import Progress, RunOptions
     from perflex.search.described.space import ReadingFit
-    from perflex.search.pruning.promise import Keep
-    from perflex.search.spaces.extraction import Candidates
-    from perflex.search.spaces.space import VariantSpace
+    from perflex.search.promise import Keep
+    from perflex.search.variant_space import VariantSpace
+    from perflex.search.variants import Candidates
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.options import TimingOptions
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.search.pruning.pruned import Pruning
+    from perflex.search.costs import Pruning
 
     Array = NDArray[np.float64]
 

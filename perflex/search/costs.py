@@ -15,7 +15,7 @@ from perflex.expression.tree import Name, Product, Sum, evaluate, walk
 from perflex.file_io import saving
 from perflex.html import shown_by
 from perflex.search.described.space import DescribedSpace
-from perflex.search.spaces.doubts import doubt_lines
+from perflex.search.variant_doubts import doubt_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from perflex.expression.model import Model
     from perflex.expression.tree import Node
-    from perflex.search.pruning.promise import KeepDecision
-    from perflex.search.spaces.extraction import Candidates
+    from perflex.search.promise import KeepDecision
+    from perflex.search.variants import Candidates
 
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]

@@ -10,7 +10,7 @@ from perflex.calibration.assumed_facts import assumed_facts
 from perflex.calibration.doubts import kernel_doubts, machine_doubts, value_doubts
 from perflex.errors import DoubtfulPredictionWarning, warn
 from perflex.features.sized_kernel import kernel_of
-from perflex.search.spaces.extraction import alike
+from perflex.search.variants import alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibration import Calibration
     from perflex.machines.machine import Machine
-    from perflex.search.spaces.extraction import Candidates
+    from perflex.search.variants import Candidates
 
 # So many different doubts are told in words.
 _TOLD = 5

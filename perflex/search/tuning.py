@@ -3,22 +3,15 @@
 Variants are timed a few at a time, in one process that stays: starting one takes longer than timing a variant. For
 large kernels loopy's code generation takes longer than building and timing what it gives: code is generated side by
 side in an executor's workers, if there is one.
-
-Minutes lie between the first and the last. A few of the first variants are timed with all that come later, and tell
-how much slower or faster the device has become.
 """
 
 from __future__ import annotations
 
 import math
 import time
-import uuid
 from collections import Counter
-from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from perflex.calibration.device_match import device_of_machine, timing_device
 from perflex.calibration.doubts import machine_doubts, value_doubts
@@ -31,26 +24,24 @@ from perflex.isl import ISL_LOCK
 from perflex.machines.files import load_machine
 from perflex.progress import RunOptions, progress_shown
 from perflex.search.described.space import DescribedSpace
-from perflex.search.spaces.extraction import Candidates, NotBuiltError, Work, built, extract_space
-from perflex.search.spaces.space import candidates_of
-from perflex.search.tuning.tuner import Proposal, SearchOptions, Tuner, TunerStep
-from perflex.timing.measuring import alone_on, entries_of, open_backend, outcomes_of
-from perflex.timing.results import Measured, MeasurementFailure, Timing
-from perflex.timing.rounds import Entry, Session, start, time_in_rounds
+from perflex.search.tuner import Proposal, SearchOptions, Tuner, TunerStep
+from perflex.search.variant_space import candidates_of
+from perflex.search.variants import Candidates, NotBuiltError, Work, built, extract_space
+from perflex.timing.results import MeasurementFailure
+from perflex.timing.variant_timer import VariantTimer
 from perflex.workers import made_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
-    from typing import Any, Self
 
     from perflex.calibration.calibration import Calibration
     from perflex.machines.machine import Machine
     from perflex.progress import Progress
-    from perflex.search.pruning.promise import KeepDecision
-    from perflex.search.spaces.extraction import Settings
-    from perflex.search.spaces.space import VariantSpace
+    from perflex.search.promise import KeepDecision
+    from perflex.search.variant_space import VariantSpace
+    from perflex.search.variants import Settings
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.launch.request import LaunchRequest
     from perflex.timing.options import TimingOptions
@@ -397,72 +388,6 @@ def _finals(tuner: Tuner, timer: VariantTimer, options: TimingOptions) -> tuple[
     return tuple(sorted(again, key=lambda each: each.seconds))
 
 
-# Several, because one may have been lucky in the beginning.
-_REFERENCES = 3
-# Reference kernels are long enough for the timer and the host's disturbances, and short enough for every round.
-_REFERENCE_S = (5e-4, 5e-3)
-
-
-class VariantTimer:
-    """Builds and times variants on a device, which stays open until the end of the ``with`` block.
-
-    `slowdown` says how many times as long as at first the reference variants took at last.
-    """
-
-    def __init__(self, device: TimedDevice, options: TimingOptions) -> None:
-        self._device = device
-        self._options = options
-        with ExitStack() as stack:
-            stack.enter_context(alone_on(device))
-            self._backend = stack.enter_context(closing(open_backend(device, options)))
-            self._open = stack.pop_all()
-        self._built: dict[str, Entry] = {}
-        self._references: dict[str, float] = {}
-        self.slowdown = 1.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.close()
-
-    def timed(self, jobs: Sequence[SizedKernel | LaunchRequest]) -> Measured:
-        """Build variants, from code where that was generated before, and time them side by side."""
-        session = Session(self._options, uuid.uuid4().hex, None)
-        entries = entries_of(jobs, self._device, session)
-        for entry in entries:
-            start(entry, self._backend, session)
-        # In the same rounds as the new variants: what slows the device down slows both.
-        references = [_anew(self._built[label]) for label in self._references]
-        time_in_rounds([*entries, *references], session)
-        self._built |= {entry.label: entry for entry in entries if entry.failure is None}
-        found = outcomes_of([*entries, *references], self._options)
-        if not references:
-            self._choose_references(entries, found)
-        times = {timing.label: timing.seconds for timing in found if isinstance(timing, Timing)}
-        ratios = [times[label] / first for label, first in self._references.items() if label in times]
-        self.slowdown = float(np.median(ratios)) if ratios else self.slowdown
-        return Measured(found[: len(entries)])
-
-    def _choose_references(self, entries: Sequence[Entry], found: Measured) -> None:
-        timed = {timing.label: timing.seconds for timing in found if isinstance(timing, Timing)}
-        fit = sorted((entry for entry in entries if entry.label in timed), key=_suitability, reverse=True)
-        # Slow ones would cost more than what they are timed with.
-        suitable = [entry for entry in fit if _suitability(entry)[0]]
-        self._references = {entry.label: timed[entry.label] for entry in suitable[:_REFERENCES] or fit[:1]}
-
-    def again(self, labels: Sequence[str], options: TimingOptions) -> Measured:
-        """Time variants anew that were timed before, side by side and without building them."""
-        session = Session(options, uuid.uuid4().hex, None)
-        entries = [_anew(self._built[label]) for label in labels]
-        time_in_rounds(entries, session)
-        return outcomes_of(entries, options)
-
-
-def _anew(entry: Entry) -> Entry:
-    return Entry(entry.job, runnable=entry.runnable, launches=entry.launches, seconds=entry.seconds)
-
-
 def generate_code(
     build: Callable[..., Any],
     variants: Sequence[tuple[str, Settings]],
@@ -486,13 +411,3 @@ def _generated(
     # Returned, not raised: the code of the other variants is wanted all the same.
     except PerflexError as error:
         return error
-
-
-def _suitability(entry: Entry) -> tuple[bool, int, float]:
-    """Return how well a kernel suits as a reference; the greatest suits best."""
-    shortest, longest = _REFERENCE_S
-    # Keeps the logarithm finite; only a fake device is faster.
-    seconds = max(entry.seconds, 1e-12)
-    rounds = len({(sample.session, sample.round) for sample in entry.samples})
-    # The range's geometric mean is its middle on a scale of ratios.
-    return shortest <= seconds <= longest, rounds, -abs(math.log(seconds / math.sqrt(shortest * longest)))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from perflex.errors import CalibrationError
+from perflex.search.acquisition import first_batch, most_promising
 from perflex.search.described.space import DescribedSpace
 from perflex.search.gaussian_process import GaussianProcess
-from perflex.search.pruning.promise import KeepDecision, Promise, keep_by_promise
-from perflex.search.tuning.search import first_batch, most_promising
+from perflex.search.promise import KeepDecision, Promise, keep_by_promise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from perflex.search.gaussian_process import Expectation, Forecast
-    from perflex.search.spaces.extraction import Candidates
+    from perflex.search.variants import Candidates
 
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]

@@ -17,7 +17,7 @@ from perflex.features.sized_kernel import kernel_of
 from perflex.features.values import target_of
 from perflex.html import shown_by
 from perflex.search.formula import SCALARS, parse_formula
-from perflex.search.spaces.extraction import (
+from perflex.search.variants import (
     Candidates,
     EnumeratedSpace,
     Work,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from perflex.machines.machine import Machine
     from perflex.progress import RunOptions
     from perflex.search.formula import Formula
-    from perflex.search.spaces.extraction import Settings, Value
+    from perflex.search.variants import Settings, Value
 
 
 @dataclass(frozen=True)
