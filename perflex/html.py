@@ -54,7 +54,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals |= {
-        "shown": shown, "table": table, "number": number, "fixed": fixed, "percent": percent, "seconds": seconds,
+        "shown": shown, "picture": picture, "table": table,
+        "number": number, "fixed": fixed, "percent": percent, "seconds": seconds,
         "text": Column,
     }  # fmt: skip
     environment.filters["percent"] = lambda value, digits=1, sign="": f"{100 * value:{sign}.{digits}f} %"
@@ -154,6 +155,19 @@ def shown(what: Table) -> Any:
     columns = [replace(one, heading=one.title) for one in seen.columns]
     cells = [list(zip(columns, row, strict=True)) for row in seen.rows]
     return _environment().get_template("table.html").module.table(what.caption, columns, cells)  # type: ignore[attr-defined]
+
+
+def picture(figure: Any, meaning: str) -> Any:
+    """Return a matplotlib figure as HTML; the meaning is what it shows, for those who cannot see it."""
+    import zlib
+
+    from markupsafe import Markup
+
+    from perflex.pictures import svg_text
+
+    # Identifiers of its own for each picture of a page, the same in each run.
+    svg = svg_text(figure, f"picture-{zlib.crc32(meaning.encode()):x}-", meaning)
+    return Markup("<figure>{}</figure>").format(Markup(svg))  # noqa: S704 - made here, and escaped there
 
 
 _TIMES = (("s", 1.0), ("ms", 1e3), ("µs", 1e6), ("ns", 1e9), ("ps", 1e12))

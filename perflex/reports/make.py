@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -56,6 +57,7 @@ def report(paths: Sequence[Path | str], *, progress: Progress | None = None) -> 
         return svg_text(figure, f"picture-{next(numbers)}-", meaning)
 
     parts = [_part(Path(path), picture, progress) for path in paths]
+    parts = [replace(one, provenance={k: v for _, pairs in one.provenance for k, v in pairs.items()}) for one in parts]
     made = datetime.now(UTC).isoformat(timespec="seconds")
     return render("page.html", parts=parts, version=__version__, made=made)
 
