@@ -34,11 +34,12 @@ from .models import load_model as load_model
 from .progress import RunOptions as RunOptions
 from .search.accuracy import Accuracy as Accuracy
 from .search.described.description import load_description as load_description
+from .search.described.pruning import prune_described as prune_described
 from .search.described.space import DescribedSpace as DescribedSpace
 from .search.described.space_file import load_described_space as load_described_space
 from .search.kernel_tuner_strategy import KernelTunerStrategy as KernelTunerStrategy
 from .search.promise import Promise as Promise
-from .search.pruning import prune as prune
+from .search.ranking import prune as prune
 from .search.ranking import rank as rank
 from .search.source_spaces import load_space as load_space
 from .search.tuner import SearchOptions as SearchOptions

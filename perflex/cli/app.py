@@ -41,7 +41,7 @@ _COMMANDS = {
         f"{_POCL} examples/matmul.py:prefetching examples/matmul.py:naive n=1056",
     ),
     "prune": (
-        "prune",
+        "rank",
         "Choose the variants of a kernel that are worth running.",
         f"{_POCL} examples/matmul_space.py:space n=512 --keep 5%",
     ),

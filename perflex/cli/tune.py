@@ -9,7 +9,7 @@ import typer
 
 from perflex.cli.json_output import print_json
 from perflex.cli.options import SPACE_FILES, DeviceOption, JsonOption, MachineOption
-from perflex.cli.prune import SPACE_HELP, SPACE_WORDS, SeedOption, ms
+from perflex.cli.rank import SPACE_HELP, SPACE_WORDS, SeedOption
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:

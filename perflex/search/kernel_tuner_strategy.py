@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.machines.machine import Machine
-    from perflex.search.variants import Candidates
+    from perflex.search.variants import Variants
 
     Array = NDArray[np.float64]
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _MOST_DESCRIBED = 1000
 
 
-def expected_variants(space: EnumeratedSpace, machine: Machine) -> tuple[Candidates, Array]:
+def expected_variants(space: EnumeratedSpace, machine: Machine) -> tuple[Variants, Array]:
     """Return what a source's variants do, and seconds that are expected of them on a GPU, shape ``(n,)``."""
     calibration = load_calibration("general_gpu")
     features, target = tuple(calibration.model.input_features()), calibration.target(machine)

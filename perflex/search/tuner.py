@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from perflex.search.gaussian_process import Expectation, Forecast
-    from perflex.search.variants import Candidates
+    from perflex.search.variants import Variants
 
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
@@ -127,7 +127,7 @@ class Tuner:
 
     def __init__(
         self,
-        space: Candidates | DescribedSpace | ArrayLike,
+        space: Variants | DescribedSpace | ArrayLike,
         *,
         prior: ArrayLike | None = None,
         names: Sequence[str] = (),
@@ -392,7 +392,7 @@ def _prior_of(prior: ArrayLike | None, count: int) -> Array | None:
     return expected
 
 
-def _features_of(space: Candidates | ArrayLike) -> Array:
+def _features_of(space: Variants | ArrayLike) -> Array:
     """Return features, and settings as numbers beside them: texts and truth values one column for each value."""
     settings = getattr(space, "settings", None)
     if settings is None:

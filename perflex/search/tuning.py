@@ -25,8 +25,7 @@ from perflex.machines.files import load_machine
 from perflex.progress import RunOptions, progress_shown
 from perflex.search.described.space import DescribedSpace
 from perflex.search.tuner import Proposal, SearchOptions, Tuner, TunerStep
-from perflex.search.variant_space import candidates_of
-from perflex.search.variants import Candidates, NotBuiltError, Work, built, extract_space
+from perflex.search.variants import NotBuiltError, Variants, Work, built, extract_space, variants_of
 from perflex.timing.results import MeasurementFailure
 from perflex.timing.variant_timer import VariantTimer
 from perflex.workers import made_by
@@ -83,7 +82,7 @@ class TuningResult:
     cost_s: float
     extract_s: float
     # The variants with their features, or the described space.
-    space: Candidates | DescribedSpace = field(repr=False)
+    space: Variants | DescribedSpace = field(repr=False)
     # Reasons not to rely on what the calibration says, which the search starts from.
     doubts: tuple[str, ...] = ()
     # Where variants were timed; empty where your own function did that.
@@ -118,7 +117,7 @@ class TuningResult:
 
 
 def tune(
-    space: VariantSpace | Candidates | DescribedSpace,
+    space: VariantSpace | Variants | DescribedSpace,
     sizes: Mapping[str, Any] | None = None,
     *,
     device: str | TimedDevice | Callable[[Proposal], float] | None = None,
@@ -185,23 +184,23 @@ def tune(
     begun = time.perf_counter()
     # Before minutes of counting, on which a device that is not there does not depend.
     chosen = None if callable(device) else _device(device, calibration, machine)
-    variants: Candidates | DescribedSpace
+    variants: Variants | DescribedSpace
     if isinstance(space, DescribedSpace):
         variants = space
     elif calibration is not None:
-        variants = candidates_of(space, calibration, sizes, machine=machine, run=run)
-    elif isinstance(space, Candidates):
+        variants = variants_of(space, calibration, sizes, machine=machine, run=run)
+    elif isinstance(space, Variants):
         space.require_sizes(sizes)
         variants = space
     else:
         variants = _counted(space, sizes, int(getattr(chosen, "sub_group_size", 32)), machine, run)
-    if not callable(device) and isinstance(variants, Candidates):
+    if not callable(device) and isinstance(variants, Variants):
         chosen = _device(device, calibration, machine, [kernel_of(variants.kernel(0))])
     spent = time.perf_counter() - begun
     begun = time.perf_counter()
     most = max(30, math.ceil(0.1 * len(variants))) if options.budget is None else options.budget
     prior, doubts = None, tuple[str, ...]()
-    if calibration is not None and isinstance(variants, Candidates):
+    if calibration is not None and isinstance(variants, Variants):
         prior, doubts = variants.predicted(calibration), _doubts(calibration, variants, machine)
     tuner = Tuner(variants, prior=prior, options=replace(options, budget=most))
     failures: Counter[str] = Counter()
@@ -209,7 +208,7 @@ def tune(
     with progress_shown(run.progress, "tune:") as report:
         if callable(device):
             _drive(tuner, _MeasuredByUser(device), failures, report)
-        elif chosen is not None and isinstance(variants, Candidates):
+        elif chosen is not None and isinstance(variants, Variants):
             how = timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
             with VariantTimer(chosen, how) as timer:
                 coder = run.executor if isinstance(chosen, Device) else None
@@ -246,13 +245,13 @@ def _counted(
     sub_group_size: int,
     machine: str | Path | Machine | None,
     run: RunOptions,
-) -> Candidates:
+) -> Variants:
     """Return the variants of a space with plain features."""
     work = Work(space.build, PLAIN_FEATURES, target_of(PLAIN_FEATURES, sub_group_size, machine))
     return extract_space(space.enumerated(), work, sizes, run)
 
 
-def _doubts(calibration: Calibration, variants: Candidates, machine: str | Path | Machine | None) -> tuple[str, ...]:
+def _doubts(calibration: Calibration, variants: Variants, machine: str | Path | Machine | None) -> tuple[str, ...]:
     """Return reasons not to rely on what the search starts from, and warn of them."""
     doubts = value_doubts(calibration, variants.columns(calibration.model.input_features()))
     doubts += machine_doubts(calibration, calibration.target(machine).machine)
@@ -307,7 +306,7 @@ class _MeasuredOnDevice:
     Workers are idle while something is timed.
     """
 
-    def __init__(self, extracted: Candidates, timer: VariantTimer, device: Any, executor: Executor | None) -> None:
+    def __init__(self, extracted: Variants, timer: VariantTimer, device: Any, executor: Executor | None) -> None:
         self._extracted = extracted
         self._timer = timer
         self._device = device

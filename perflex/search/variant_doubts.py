@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibration import Calibration
     from perflex.machines.machine import Machine
-    from perflex.search.variants import Candidates
+    from perflex.search.variants import Variants
 
 # So many different doubts are told in words.
 _TOLD = 5
 
 
 def doubts_of(
-    calibration: Calibration, found: Candidates, machine: str | Path | Machine | None, numbers: Iterable[int]
+    calibration: Calibration, found: Variants, machine: str | Path | Machine | None, numbers: Iterable[int]
 ) -> list[tuple[str, ...]]:
     """Return the doubts of each variant; those that only kernels tell, which are built for it, by `numbers`."""
     target = calibration.target(machine)
