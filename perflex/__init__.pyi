@@ -5,7 +5,6 @@ from .analysis.ecm import in_core_cycles as in_core_cycles
 from .analysis.source_lines import source_lines as source_lines
 from .calibration.calibrating import calibrate as calibrate
 from .calibration.calibration import Calibration as Calibration
-from .calibration.calibration import load_calibration as load_calibration
 from .calibration.diagnosis.judge import diagnose as diagnose
 from .calibration.gathering import gather_feature_values as gather_feature_values
 from .calibration.times.csv_file import load_times as load_times

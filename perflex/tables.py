@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import csv
 import math
-from dataclasses import dataclass, replace
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from perflex.file_io import saving
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
 Place = Literal["everywhere", "pages", "files"]
 """Where a column is: "pages" are HTML, Markdown and files, "files" CSV and JSON alone."""
+
+
+# A column of texts with fewer letters in a line is no longer read.
+_NARROWEST = 12
 
 
 @dataclass(frozen=True)
@@ -33,25 +39,35 @@ class Column:
     # Times the cell's number is what is shown: 100 for fractions in percent.
     factor: float = 1.0
     place: Place = "everywhere"
+    # Whether HTML shows its texts as code.
+    code: bool = False
+    # What is shown of some values, such as those of a Literal.
+    words: Mapping[Any, str] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
         """The heading without its unit."""
         return self.heading or self.name.replace("_", " ")
 
+    @property
+    def titled(self) -> str:
+        """The heading with its unit."""
+        return f"{self.title} ({self.unit})" if self.unit else self.title
+
     def shown(self, value: Any) -> str:
         """Return a cell's text; of an array, its range; of a list, its entries."""
-        if value is None or isinstance(value, str) or self.write is None:
-            return "" if value is None else value if hasattr(value, "__html__") else self._text(value)
+        if value is None or isinstance(value, str):
+            return "" if value is None else self.words.get(value, value)
+        if self.write is None:
+            return self._text(value)
         if getattr(value, "size", 1) > 1:
             return f"{self.shown(value.min())} to {self.shown(value.max())}"
         number = float(value)
         return "" if math.isnan(number) else f"{number:g}" if math.isinf(number) else self.write(self.factor * number)
 
-    @staticmethod
-    def _text(value: Any) -> str:
+    def _text(self, value: Any) -> str:
         if isinstance(value, bool):
-            return "yes" if value else ""
+            return self.words.get(value, "yes" if value else "")
         return "; ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
     def exact(self, value: Any) -> str | None:
@@ -61,9 +77,12 @@ class Column:
         return None if math.isnan(float(value)) else repr(float(value)).replace("inf", "Infinity")
 
 
-def text(name: str, heading: str = "", *, meaning: str = "", place: Place = "everywhere") -> Column:
-    """Return a column of texts, truth values or lists of these."""
-    return Column(name, heading, meaning, place=place)
+def text(
+    name: str, heading: str = "", *, meaning: str = "", place: Place = "everywhere", code: bool = False,
+    words: Mapping[Any, str] | None = None,
+) -> Column:  # fmt: skip
+    """Return a column of texts, truth values (``yes`` and nothing, if there are no other words) or lists of these."""
+    return Column(name, heading, meaning, place=place, code=code, words=words or {})
 
 
 def number(
@@ -116,6 +135,16 @@ class Table:
             msg = f"each row must have {len(self.columns)} cells, one for each column, not {len(wrong)}"
             raise ValueError(msg)
 
+    @classmethod
+    def of(cls, caption: str, columns: Sequence[Column], items: Iterable[Any]) -> Table:
+        """Return a table with a row for each object: its attributes or, of a mapping, entries by the columns' names."""
+        names = [one.name for one in columns]
+        return cls(
+            caption,
+            columns,
+            [[item[name] if isinstance(item, Mapping) else getattr(item, name) for name in names] for item in items],
+        )
+
     def first(self, count: int) -> Table:
         """Return the table with its first rows, as the caption says where there are more."""
         if len(self.rows) <= count:
@@ -138,11 +167,44 @@ class Table:
 
     def headings(self) -> list[str]:
         """Return the columns' headings with their units."""
-        return [f"{one.title} ({one.unit})" if one.unit else one.title for one in self.columns]
+        return [one.titled for one in self.columns]
 
     def texts(self) -> list[list[str]]:
         """Return the cells as they are shown."""
         return [[column.shown(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
+
+    def turned(self) -> Table:
+        """Return what a terminal shows with a row for each column, and a column for each row: for few long rows."""
+        shown = self.seen("everywhere")
+        heads, *rows = zip(shown.headings(), *shown.texts(), strict=True)
+        columns = [text(heads[0]), *(Column(name, name, write=str) for name in heads[1:])]
+        return Table(self.caption, columns, rows)
+
+    def least_width(self) -> int:
+        """Return the letters in a line of which a table has need, with words of headings below each other."""
+        widths = []
+        for column, *cells in zip(self.columns, *self.texts(), strict=True):
+            heading = max(map(len, column.titled.split()), default=0)
+            longest = max(map(len, cells), default=0)
+            widths.append(max(heading, longest if column.write else min(longest, _NARROWEST)) + 2)
+        return sum(widths) - 2
+
+    def listed(self, width: int) -> str:
+        """Return what stands in the rows one below the other, for places that are too narrow for columns."""
+        blocks = []
+        for name, *cells in self.texts():
+            known = "; ".join(f"{head} {cell}" for head, cell in zip(self.headings()[1:], cells, strict=True) if cell)
+            filled = textwrap.fill(known, width - 4, break_on_hyphens=False)
+            blocks += [*textwrap.wrap(name, width), textwrap.indent(filled, "    ")]
+        return "\n".join(blocks)
+
+    def __str__(self) -> str:
+        """Return all that a terminal shows: a line for each row, numbers at the right edge of their columns."""
+        shown = self.seen("everywhere")
+        lines = [shown.headings(), *shown.texts()]
+        widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+        forms = [f"{'>' if one.write else '<'}{width}" for one, width in zip(shown.columns, widths, strict=True)]
+        return "\n".join("  ".join(map(format, line, forms)).rstrip() for line in lines)
 
     def markdown(self) -> str:
         """Return the table in Markdown; numbers are aligned right."""
@@ -158,7 +220,7 @@ class Table:
     def to_csv(self, path: Path | str) -> None:
         """Write all columns to a file, numbers as they are; a `FileFormatError` where that cannot be written."""
         with saving(path) as file:
-            writer = csv.writer(file)
+            writer = csv.writer(file, lineterminator="\n")
             writer.writerow([one.name for one in self.columns])
             writer.writerows([_cell(value) for value in row] for row in self.rows)
 

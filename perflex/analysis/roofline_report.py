@@ -8,96 +8,118 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.analysis.roofline import LIMIT_NAMES, MEMORY_LEVELS, Wall, global_walls, local_walls
 from perflex.features.instructions.instruction_counts import INSTRUCTION_CLASSES
-from perflex.pictures import COLOURS, new_figure, save_figure
+from perflex.pictures import COLOURS, new_figure
+from perflex.tables import Table, fixed, number, percent, seconds, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from perflex.analysis.roofline import Ceiling, Ceilings, RooflinePlace
     from perflex.machines.machine import Machine
+    from perflex.tables import Column
 
-MEMORY_NAMES = {"global": "global memory", **LIMIT_NAMES}
-"""Where transactions go to, by what follows ``f_txn_`` in their features."""
-
-
-def ceiling_lines(ceilings: Ceilings) -> list[str]:
-    """Return a line per ceiling with its source, and why others are missing."""
-    lines = [f"ceilings of {ceilings.machine}:"]
-    for level, ceiling in ceilings.known.items():
-        unit = "GIPS" if level == "instructions" else f"GTXN/s of {ceiling.transaction_bytes} B"
-        lines.append(f"  {LIMIT_NAMES[level]}: {ceiling.rate / 1e9:.4g} {unit}  [{ceiling.source}]")
-    lines += [f"  {LIMIT_NAMES[level]}: none: {reason}" for level, reason in ceilings.absent.items()]
-    return lines
+_MEMORY_NAMES = {"global": "global memory", **LIMIT_NAMES}
+_CLASS_NAMES = {
+    "ldst_global": "global loads and stores",
+    "ldst_local": "local loads and stores",
+    "ldst_constant": "loads of constants",
+    "int": "integer",
+}
+_SPACES = ("global", "local")
 
 
-def place_rows(places: Sequence[RooflinePlace]) -> list[list[str]]:
-    """Return the cells of the table: a column per kernel, names first."""
-    rows = [["", *(place.name for place in places)], *_count_rows(places), *_intensity_rows(places)]
-    if any(place.seconds is not None for place in places):
-        rows += _time_rows(places)
-    return rows
+def ceiling_table(ceilings: Ceilings) -> Table:
+    """Return the ceilings with their sources."""
+    columns = [
+        text("ceiling"), number("rate", unit="10⁹/s", factor=1e-9),
+        fixed("transaction_bytes", "of transactions", unit="B", meaning="empty for instructions"), text("source"),
+    ]  # fmt: skip
+    rows = [
+        (LIMIT_NAMES[level], one.rate, one.transaction_bytes or None, one.source)
+        for level, one in ceilings.known.items()
+    ]
+    return Table(f"Ceilings of {ceilings.machine}", columns, rows)
 
 
-def absent_lines(places: Sequence[RooflinePlace]) -> list[str]:
-    """Return a line per level for which kernels have no transactions, with the reason."""
-    lines = []
+def roofline_tables(places: Sequence[RooflinePlace]) -> list[Table]:
+    """Return the kernels' limits, their instructions per transaction, and how many there are of both, per run."""
+    intensities = {level: f"all, {LIMIT_NAMES[level]}" for level in MEMORY_LEVELS}
+    intensities |= {space: f"{space} loads and stores" for space in _SPACES}
+    instructions = {"f_inst_total": fixed("f_inst_total", "instructions of sub-groups")}
+    for kind in INSTRUCTION_CLASSES:
+        name = f"f_inst_{kind}"
+        if any(place.instructions[name] for place in places):
+            instructions[name] = fixed(name, _CLASS_NAMES.get(kind, kind))
+    instructions["f_inst_predication"] = percent("f_inst_predication", "active work-items")
+    transactions = [
+        fixed(f"f_txn_{level}", _MEMORY_NAMES[level], unit=_transaction_unit(places, level))
+        for level in (*_SPACES, *MEMORY_LEVELS)
+    ]
+    return [
+        _limit_table(places),
+        _table("Instructions per transaction", places, [number(*one) for one in intensities.items()], "intensities"),
+        _table("Instructions per run", places, list(instructions.values()), "instructions"),
+        _table("Transactions per run", places, transactions, "transactions"),
+    ]
+
+
+def _limit_table(places: Sequence[RooflinePlace]) -> Table:
+    columns = [
+        text("kernel"),
+        text("sizes"),
+        text("limiter", meaning="the ceiling that takes the longest"),
+        seconds("bound_s", "least time", meaning="the least that the ceilings allow"),
+        seconds("time_s"),
+        percent("share", "of the limit", 0, meaning="least time over time"),
+        number("gips", "work-items", unit="GIPS", meaning="work-item instructions over the sub-group size"),
+        number("warp_gips", "sub-groups", unit="GIPS", meaning="instructions of sub-groups"),
+    ]
+    rows = [
+        (
+            place.name, _sizes(place), _limiter(place), place.bound_s, place.seconds,
+            place.bound_s / place.seconds if place.seconds and place.seconds_kind != "bound" else None,
+            place.gips, place.warp_gips,
+        )
+        for place in places
+    ]  # fmt: skip
+    return Table("Kernels and their limits", columns, rows)
+
+
+def _table(caption: str, places: Sequence[RooflinePlace], columns: Sequence[Column], field: str) -> Table:
+    """Return a table of what a field of the kernels has by the columns' names."""
+    rows = [[place.name, *(getattr(place, field).get(one.name) for one in columns)] for place in places]
+    return Table(caption, [text("kernel"), *columns], rows)
+
+
+def absent_lines(ceilings: Ceilings, places: Sequence[RooflinePlace]) -> list[str]:
+    """Return a line for each ceiling that is not known, and for what of the kernels is not, with the reason."""
+    lines = [f"no ceiling of {LIMIT_NAMES[level]}: {reason}" for level, reason in ceilings.absent.items()]
     for name, why in (item for place in places for item in place.absent.items()):
         what = "time" if name == "arithmetic" else "transactions"
-        lines.append(f"no {what} of {MEMORY_NAMES.get(name.removeprefix('f_txn_'), name)}: {why}")
+        lines.append(f"no {what} of {_MEMORY_NAMES.get(name.removeprefix('f_txn_'), name)}: {why}")
     return list(dict.fromkeys(lines))
 
 
-def transaction_unit(place: RooflinePlace, level: str) -> str:
+def times_text(places: Sequence[RooflinePlace], device: str) -> str:
+    """Return what the kernels' times are, and of which device."""
+    return {
+        "measured": f"times measured on {device}",
+        "predicted": f"times predicted by a model calibrated on {device}",
+        "bound": "minimum times that the ceilings allow, nothing measured",
+        "": "no times: marks on the ceilings show intensities",
+    }[places[0].seconds_kind]
+
+
+def _transaction_unit(places: Sequence[RooflinePlace], level: str) -> str:
     """Return the bytes of a transaction of a level with their unit; empty where no ceiling says them."""
-    known = place.ceilings.known
+    known = places[0].ceilings.known if places else {}
     # Global memory and all caches have those of the caches.
     levels = ["local"] if level == "local" else MEMORY_LEVELS
     sizes = (known[one].transaction_bytes for one in levels if one in known)
     return next((f"{size} B" for size in sizes if size), "")
 
 
-def _count_rows(places: Sequence[RooflinePlace]) -> list[list[str]]:
-    rows = [["sub-group instructions", *(f"{place.instructions['f_inst_total']:.6g}" for place in places)]]
-    totals = [place.instructions["f_inst_total"] for place in places]
-    for kind in INSTRUCTION_CLASSES:
-        counts = [place.instructions[f"f_inst_{kind}"] for place in places]
-        if any(counts):
-            cells = [
-                f"{count:.6g} ({100 * count / (total or 1):.0f} %)" for count, total in zip(counts, totals, strict=True)
-            ]
-            rows.append([f"  {kind}", *cells])
-    rows.append(["active work-items", *(f"{100 * p.instructions['f_inst_predication']:.1f} %" for p in places)])
-    for level in ("global", "local", *MEMORY_LEVELS):
-        label = f"transactions, {MEMORY_NAMES[level]} ({transaction_unit(places[0], level)})".removesuffix(" ()")
-        rows.append([label, *(_amount(place.transactions.get(f"f_txn_{level}")) for place in places)])
-    return rows
-
-
-def _intensity_rows(places: Sequence[RooflinePlace]) -> list[list[str]]:
-    labels = {name: f"{name} loads and stores" for name in ("global", "local")}
-    labels |= {level: f"instructions, {LIMIT_NAMES[level]}" for level in MEMORY_LEVELS}
-    rows = [
-        [f"{label} / transaction", *(_amount(place.intensities.get(name)) for place in places)]
-        for name, label in labels.items()
-    ]
-    rows.append(["limiter", *map(_nearest, places)])
-    rows.append(["minimum time by the ceilings", *(f"{1e3 * place.bound_s:.4g} ms" for place in places)])
-    return rows
-
-
-def _time_rows(places: Sequence[RooflinePlace]) -> list[list[str]]:
-    rows = [
-        ["time", *map(_time, places)],
-        ["GIPS, of work-items / sub-group size", *(_amount(place.gips) for place in places)],
-        ["GIPS, of sub-groups", *(_amount(place.warp_gips) for place in places)],
-    ]
-    if any(place.seconds_kind != "bound" for place in places):
-        rows.append(["part of the limit", *map(_part, places)])
-    return rows
-
-
-def _nearest(place: RooflinePlace) -> str:
+def _limiter(place: RooflinePlace) -> str:
     local = place.transactions.get("f_txn_local", 0.0)
     if place.nearest != "l1" or not local:
         return LIMIT_NAMES[place.nearest]
@@ -105,24 +127,9 @@ def _nearest(place: RooflinePlace) -> str:
     return f"L1 ({100 * share:.0f} % local memory)"
 
 
-def _amount(value: float | None) -> str:
-    return "-" if value is None else f"{value:.6g}" if value >= 1000 else f"{value:.4g}"
-
-
-def _time(place: RooflinePlace) -> str:
-    return "-" if place.seconds is None else f"{1e3 * place.seconds:.4g} ms ({place.seconds_kind})"
-
-
-def _part(place: RooflinePlace) -> str:
-    return f"{100 * place.bound_s / place.seconds:.0f} %" if place.seconds else "-"
-
-
 def as_json(places: Sequence[RooflinePlace], ceilings: Ceilings, machine: Machine) -> dict[str, Any]:
     """Return ceilings, walls and kernels as plain dictionaries; rates per second."""
     lanes, sector = int(machine.need("sub_group_size")), int(machine.need("sector_bytes"))
-    local = local_walls(
-        lanes=lanes, banks=int(machine.need("local_banks")), width=int(machine.need("local_bank_bytes"))
-    )
     return {
         "machine": machine.name,
         "ceilings": {
@@ -130,7 +137,7 @@ def as_json(places: Sequence[RooflinePlace], ceilings: Ceilings, machine: Machin
             for level, one in ceilings.known.items()
         },
         "absent_ceilings": dict(ceilings.absent),
-        "local_walls": {wall.name: wall.intensity for wall in local},
+        "local_walls": {wall.name: wall.intensity for wall in _local_walls(machine)},
         "kernels": [_place_json(place, lanes, sector) for place in places],
     }
 
@@ -158,7 +165,7 @@ def _place_json(place: RooflinePlace, lanes: int, sector: int) -> dict[str, Any]
 
 
 # Kernels in one picture.
-MOST_COLUMNS = 3
+_MOST_COLUMNS = 3
 _COLOUR = dict(zip((*MEMORY_LEVELS, "local"), COLOURS, strict=True))
 _MARKER = {"l1": "o", "l2": "s", "dram": "^", "local": "D"}
 _WALL = "0.45"
@@ -173,40 +180,30 @@ _TITLE_WIDTH = 50
 _SIZE = {"l1": 11, "l2": 8, "dram": 5.5, "local": 8}
 
 
-def draw_roofline(places: Sequence[RooflinePlace], machine: Machine, paths: Sequence[Path], *, title: str = "") -> None:
-    """Draw kernels side by side: above all instructions and global loads and stores, below those of local memory.
+def roofline_figures(places: Sequence[RooflinePlace], machine: Machine, *, title: str = "") -> list[Any]:
+    """Return pictures of kernels side by side: above all instructions and global accesses, below local memory.
 
     Solid markers are all instructions, against the transactions of each level; open ones loads and stores, which stand
     between the walls. A dotted line is the rate of sub-groups' instructions, above the markers where work-items are
-    predicated. Without times, upright strokes on the ceilings show the intensities. At most `MOST_COLUMNS` kernels; the
-    suffix of a path says what kind of file.
+    predicated. Without times, upright strokes on the ceilings show the intensities.
     """
+    firsts = range(0, len(places), _MOST_COLUMNS)
+    return [_figure(places[first : first + _MOST_COLUMNS], machine, title) for first in firsts]
+
+
+def _figure(places: Sequence[RooflinePlace], machine: Machine, title: str) -> Any:
     lanes, sector = int(machine.need("sub_group_size")), int(machine.need("sector_bytes"))
-    among = {place.itemsize: global_walls(place.itemsize, lanes=lanes, sector=sector) for place in places}
-    words: tuple[Wall, ...] = ()
-    if any("local" in place.intensities for place in places):
-        words = local_walls(
-            lanes=lanes, banks=int(machine.need("local_banks")), width=int(machine.need("local_bank_bytes"))
-        )
-    figure = roofline_figure(places, [among[place.itemsize] for place in places], words, title=title)
-    for path in paths:
-        save_figure(figure, path)
-
-
-def roofline_figure(
-    places: Sequence[RooflinePlace], walls: Sequence[Sequence[Wall]], words: Sequence[Wall], *, title: str = ""
-) -> Any:
-    """Return the picture that `draw_roofline` writes; `words` are the walls of local memory."""
     rows = 2 if any("local" in place.intensities for place in places) else 1
     figure = new_figure(0.5 + 4.0 * len(places), 1.3 + 3.4 * rows)
     panels = figure.subplots(rows, len(places), squeeze=False)
     for column, place in enumerate(places):
         heading = f"{place.name}\n{_sizes(place)}" if place.sizes else place.name
         levels = [level for level in MEMORY_LEVELS if level in place.intensities]
-        _panel(panels[0][column], place, levels, "global", walls[column])
+        walls = global_walls(place.itemsize, lanes=lanes, sector=sector)
+        _panel(panels[0][column], place, levels, "global", walls)
         panels[0][column].set_title(heading, fontsize=10)
         if rows > 1 and "local" in place.intensities:
-            _panel(panels[1][column], place, ["local"], "local", words)
+            _panel(panels[1][column], place, ["local"], "local", _local_walls(machine))
             panels[1][column].set_title(f"{place.name}: local memory", fontsize=10)
         elif rows > 1:
             panels[1][column].axis("off")
@@ -215,6 +212,11 @@ def roofline_figure(
     if title:
         figure.suptitle(fill(title, _TITLE_WIDTH * len(places)), fontsize=11)
     return figure
+
+
+def _local_walls(machine: Machine) -> tuple[Wall, ...]:
+    lanes, banks, width = (int(machine.need(fact)) for fact in ("sub_group_size", "local_banks", "local_bank_bytes"))
+    return local_walls(lanes=lanes, banks=banks, width=width)
 
 
 def _sizes(place: RooflinePlace) -> str:

@@ -296,8 +296,3 @@ def calibration_names() -> list[str]:
     """Return the names of the calibrations that come with perflex, sorted."""
     folder = files(_HOME) / "calibrations"
     return sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(_SUFFIX))
-
-
-def load_calibration(name: Path | str) -> Calibration:
-    """Return a calibration that comes with perflex, by its name, or that of a file: `Calibration.load`."""
-    return Calibration.load(name)

@@ -145,9 +145,4 @@ class CalibrationRecord:
             carried += "".join(f"\n{remark}" for remark in self.transferred.remarks)
         return f"{heading}\n{self.fit!r}{floor}{carried}"
 
-    _repr_html_ = shown_by(
-        "calibration.html",
-        times_warnings="perflex.calibration.acceptance:times_warnings",
-        fit_notices="perflex.fit.result:fit_notices",
-        error_rows="perflex.fit.result:error_rows",
-    )
+    _repr_html_ = shown_by("calibration.html", times_warnings="perflex.calibration.acceptance:times_warnings")

@@ -52,7 +52,7 @@ def read_calibration(words: Sequence[str], machine: str | None, what: str) -> tu
         There is no calibration, and the machine is no GPU, or there is no machine either; or no other word follows,
         such as one for `what`.
     """
-    from perflex.calibration.calibration import Calibration, calibration_names, load_calibration
+    from perflex.calibration.calibration import Calibration, calibration_names
     from perflex.machines.files import load_machine
 
     shipped = words[0] in calibration_names() and not os.path.exists(words[0])  # noqa: PTH110
@@ -70,7 +70,7 @@ def read_calibration(words: Sequence[str], machine: str | None, what: str) -> tu
     if load_machine(machine).kind != "gpu":
         msg = f"{machine} is no GPU; name a calibration before {words[0]}, which 'perflex calibrate' makes"
         raise ArgumentError(msg, machine=machine)
-    return _of_machine(load_calibration(GENERAL_GPU), load_machine(machine)), list(words)
+    return _of_machine(Calibration.load(GENERAL_GPU), load_machine(machine)), list(words)
 
 
 def _of_machine(loaded: Calibration, machine: Machine) -> Calibration:

@@ -134,7 +134,7 @@ def calibrate(
         print_json(_content(calibration, out))
         return
     if not terminal.quiet:
-        _show_parameters(terminal, calibration)
+        terminal.show_result(calibration.fit.parameter_table(intervals=False))
         terminal.show(*_remarks(calibration, scale))
     terminal.show_paths(out)
     if times is None and ready.description.general and not terminal.quiet:
@@ -207,7 +207,7 @@ def _counting(cluster: Executor | None, ready: ReadyModel) -> Iterator[Executor 
 
 def transfer(
     context: typer.Context,
-    sources: Annotated[list[Path], typer.Argument(help="Calibrations of one model on other devices.")],
+    sources: Annotated[list[Path], typer.Argument(help="Files or names of one model's calibrations on other devices.")],
     *,
     machine: NeededMachineOption,
     out: OutFileOption,
@@ -276,7 +276,7 @@ def _carried(found: Calibration) -> dict[str, Any]:
 def _show(terminal: Terminal, found: Calibration, out: Path) -> None:
     carried = found.transferred
     if not terminal.quiet and carried is not None:
-        _show_parameters(terminal, found)
+        terminal.show_result(found.fit.parameter_table(intervals=False))
         lines = [f"transferred from {len(carried.sources)} devices: {', '.join(carried.sources)}"]
         timed = f"{len(carried.kernels)} kernels of {len(carried.programs)} programs have been timed on them"
         lines.append(f"{carried.samples} samples of this device; {timed}")
@@ -301,15 +301,6 @@ def _content(calibration: Calibration, out: Path) -> dict[str, Any]:
         **picked(fit, "degrees_of_freedom", "undetermined", "no_overlap"),
         "valid": fit.status.valid,
     }
-
-
-def _show_parameters(terminal: Terminal, calibration: Calibration) -> None:
-    """Print the table of a calibration's parameters."""
-    rows = []
-    for p in calibration.fit.parameters:
-        rate = "" if p.rate is None else f"{p.rate:.3g} {p.rate_unit}"
-        rows.append((p.name, f"{p.value:.4g}", f"{p.standard_error:.2g}", p.unit or "?", rate, p.flags))
-    terminal.show_table(("parameter", "value", "std. error", "unit", "rate", "remark"), rows, title="Parameters")
 
 
 def noise_floor_lines(calibration: Calibration) -> list[str]:

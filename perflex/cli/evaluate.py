@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,7 +18,7 @@ from perflex.cli.terminal import terminal_of
 if TYPE_CHECKING:
     from perflex.cli.terminal import Terminal
     from perflex.devices.device import Device
-    from perflex.studies.evaluation.result import DeviceEvaluation, StudyResult
+    from perflex.studies.evaluation.result import DeviceEvaluation
 
 
 def evaluate(
@@ -27,7 +28,7 @@ def evaluate(
     device: Annotated[
         list[str] | None,
         typer.Option(
-            "-D", "--device", autocompletion=complete_device, help="Parts of a device's name, may be repeated; or all."
+            "-d", "--device", autocompletion=complete_device, help="Parts of a device's name, may be repeated; or all."
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results; created if needed.")] = Path("evaluation"),
@@ -41,7 +42,8 @@ def evaluate(
 ) -> None:
     """Calibrate, predict and measure the kernels of three published studies; write a report, tables and pictures."""
     from perflex.cli.arguments import require_writable_folder
-    from perflex.reports.make import write_report
+    from perflex.reports.evaluation_part import evaluation_part
+    from perflex.reports.page import write_page
     from perflex.studies.doctor import warn_before_measuring
     from perflex.studies.evaluation.files import write_evaluation
     from perflex.studies.evaluation.run import evaluate_device, study_timing
@@ -63,7 +65,7 @@ def evaluate(
     report = out / "report.html"
     with terminal.warnings_shown():
         paths = [report, *write_evaluation(evaluations, out, accept_noise=accept_noise)]
-        write_report([out], report)
+        write_page(report, list(map(evaluation_part, evaluations)))
     if as_json:
         print_json({"devices": [_content(one) for one in evaluations], "paths": paths})
         return
@@ -97,50 +99,19 @@ def _content(evaluation: DeviceEvaluation) -> dict[str, Any]:
 
 
 def _show_evaluations(terminal: Terminal, evaluations: list[DeviceEvaluation]) -> None:
+    from perflex.studies.evaluation.tables import summary_table
+
     terminal.show("Predicted before anything was measured at these sizes:")
     for evaluation in evaluations:
         terminal.show(evaluation.device)
         for result in evaluation.studies:
             floor = "" if math.isnan(result.noise_floor) else f" (noise floor {100 * result.noise_floor:.1f} %)"
             terminal.show(f"  {result.study.name}{floor}")
-            show_methods(terminal, evaluation.device, result, indent=4)
+            terminal.show_result(summary_table([replace(evaluation, studies=(result,))], variants=False), indent=4)
             if result.judgement:
                 terminal.show(f"    {result.judgement}")
         for label, reason in evaluation.skipped:
             terminal.remarks.print(f"skipped {label}: {reason}", markup=False, soft_wrap=True)
-
-
-def show_methods(terminal: Terminal, device: str, result: StudyResult, *, indent: int) -> None:
-    """Print the models and baselines of a study side by side, over all variants; the report has more measures."""
-    from perflex.studies.evaluation.baselines import IN_WORDS
-    from perflex.studies.evaluation.files import summary_rows
-
-    def percent(fraction: float | None) -> str:
-        return "" if fraction is None else f"{100 * fraction:.1f} %"
-
-    rows = [
-        (
-            f"{row.model} (used)" if row.used else row.model,
-            IN_WORDS.get(row.knowledge or "", ""),
-            *map(percent, (row.median_error, row.rms_error, row.max_error)),
-            f"{row.pairs_ranked_right:g} of {row.pairs}" if row.pairs else "",
-            percent(row.loss_mean),
-            {None: "", True: "yes", False: "no"}[row.beats_baselines],
-        )
-        for row in summary_rows(device, result)
-        if row.variant == "all"
-    ]
-    headings = (
-        "predicted by",
-        "known of a variant",
-        "median",
-        "rms",
-        "maximum",
-        "pairs right",
-        "loss",
-        "beats baselines",
-    )
-    terminal.show_table(headings, rows, indent=indent)
 
 
 def demo(
@@ -200,24 +171,12 @@ def _demo_sizes(text: str) -> tuple[int, ...]:
 
 def _show_demo(terminal: Terminal, evaluation: DeviceEvaluation, *, given: bool) -> None:
     from perflex.search.accuracy import DIFFERENT
-    from perflex.studies.demo import demo_rows, demo_summary
+    from perflex.studies.demo import demo_summary, demo_table
     from perflex.studies.evaluation.baselines import copy_kernel
+    from perflex.studies.evaluation.tables import summary_table
 
     found, result = demo_summary(evaluation), evaluation.studies[0]
-    rows = [
-        (
-            str(row.size),
-            row.variant,
-            f"{1e3 * row.predicted_s:.3f} ms",
-            f"{1e3 * row.measured_s:.3f} ms",
-            f"{100 * row.relative_error:+.1f} %",
-            str(row.predicted_rank),
-            str(row.measured_rank),
-        )
-        for row in demo_rows(result)
-    ]
-    headings = ("size", "variant", "predicted", "measured", "error", "predicted rank", "measured rank")
-    terminal.show_table(headings, rows, title="Predicted before the variants were timed")
+    terminal.show_result(demo_table(result))
     errors = ", ".join(f"{variant} {100 * error:.1f} %" for variant, error in found["geomean_error"].items())
     ranked = f"ranked correctly: {found['pairs_ranked_right']:g} of {found['pairs']} sizes"
     terminal.show(
@@ -225,7 +184,7 @@ def _show_demo(terminal: Terminal, evaluation: DeviceEvaluation, *, given: bool)
         f"{ranked} at which the variants differ by over {100 * DIFFERENT:.0f} %",
         "compared with trivial baselines, over both variants:",
     )
-    show_methods(terminal, evaluation.device, result, indent=2)
+    terminal.show_result(summary_table([evaluation], variants=False), indent=2)
     # The last are kernels to predict, of which warnings tell; what is left out of these before is what baselines need.
     beside, targets = ("matmul_sq(", copy_kernel().name), len(result.study.sizes) * len(result.study.variants)
     skipped = evaluation.skipped[: len(evaluation.skipped) - (targets - len(result.points))]

@@ -137,8 +137,6 @@ def _from_source(reference: str) -> SourceKernel:
     except ValueError:
         msg = f"cannot read --local {given.local!r}; write numbers, such as 32,8"
         raise ArgumentError(msg, word=given.local) from None
-    for word in given.define or ():
-        _refuse_device(word, Path(place))
     defined = read_pairs([word if "=" in word else f"{word}=1" for word in given.define or ()], "-D", "TILE=4")
     return source_kernel(
         Path(place),
@@ -151,18 +149,6 @@ def _from_source(reference: str) -> SourceKernel:
         language=_language(),
         stated=read_pairs(given.state or (), "--state", "34=7.5"),
     )
-
-
-def _refuse_device(word: str, path: Path) -> None:
-    """Refuse a macro that the source does not have where the word names a device, as -D does for other commands."""
-    if "=" in word or not path.is_file() or word in path.read_text(encoding="utf-8", errors="replace"):
-        return
-    from perflex.devices.device import matching
-    from perflex.devices.listing import list_devices
-
-    if matching(word, [info.device for info in list_devices()]):
-        msg = f"-D {word}: -D defines a macro here, and {word} names a device; write -D {word}=1 if the macro is meant"
-        raise ArgumentError(msg, word=word)
 
 
 def _macros_of_machine(path: Path) -> dict[str, int]:

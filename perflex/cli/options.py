@@ -30,13 +30,17 @@ CalibrationArgument = Annotated[Path, typer.Argument(help="A calibration: a file
 MachineOption = Annotated[
     str | None,
     typer.Option(
+        "-m",
         "--machine",
         autocompletion=complete_machine,
         help="Machine for features that need one: a name from 'perflex machine list', or a file.",
     ),
 ]
 NeededMachineOption = Annotated[
-    str, typer.Option("--machine", autocompletion=complete_machine, help="A name of 'perflex machine list', or a file.")
+    str,
+    typer.Option(
+        "-m", "--machine", autocompletion=complete_machine, help="A name of 'perflex machine list', or a file."
+    ),
 ]
 LaunchesOption = Annotated[
     Literal["gpu", "queued", "host"] | None,
@@ -52,10 +56,10 @@ CachesOption = Annotated[
     ),
 ]
 _DEVICE = "Parts of a device's name; see 'perflex devices'."
-DeviceOption = Annotated[str, typer.Option("-D", "--device", autocompletion=complete_device, help=_DEVICE)]
+DeviceOption = Annotated[str, typer.Option("-d", "--device", autocompletion=complete_device, help=_DEVICE)]
 DevicesOption = Annotated[
     list[str] | None,
-    typer.Option("-D", "--device", autocompletion=complete_device, help=f"{_DEVICE[:-1]}; may be repeated."),
+    typer.Option("-d", "--device", autocompletion=complete_device, help=f"{_DEVICE[:-1]}; may be repeated."),
 ]
 TrialsOption = Annotated[
     int, typer.Option("--trials", min=1, help="Maximum number of undisturbed timings of one kernel.")

@@ -43,7 +43,7 @@ def roofline(
 ) -> None:
     """Place kernels on the instruction roofline of a GPU: instructions, transactions, walls and the limiter."""
     from perflex.analysis.roofline import ceilings_of, place_of
-    from perflex.analysis.roofline_report import absent_lines, ceiling_lines, place_rows
+    from perflex.analysis.roofline_report import absent_lines, ceiling_table, roofline_tables
     from perflex.analysis.roofline_report import as_json as json_of
     from perflex.calibration.calibration import Calibration
     from perflex.cli.arguments import require_writable_folder
@@ -76,16 +76,14 @@ def roofline(
     if on and machine_of_device(on) != where:
         text = f"the times are those of {on}, the ceilings those of {where.name}"
         terminal.remarks.print(text, markup=False, soft_wrap=True)
-    paths = [] if out is None else _pictures(places, where, out, _title(where, kind, on))
+    paths = [] if out is None else _write(places, where, on, out)
     if as_json:
-        from perflex.reports.json_files import ROOFLINE
-
-        print_json(stamped(ROOFLINE, {"device": on or None, **json_of(places, ceilings, where)}))
+        print_json(stamped("perflex-roofline/1", {"device": on or None, **json_of(places, ceilings, where)}))
         return
-    terminal.show(*ceiling_lines(ceilings), "")
-    headings, *rows = place_rows(places)
-    terminal.show_table(headings, rows)
-    terminal.show(*absent_lines(places))
+    terminal.show_result(ceiling_table(ceilings))
+    for table in roofline_tables(places):
+        terminal.show_result(table.turned())
+    terminal.show(*absent_lines(ceilings, places))
     if paths:
         terminal.show_paths(*paths)
 
@@ -154,24 +152,21 @@ def _predicted(
     return timed, str(calibration.device.get("name", "a device without a name"))
 
 
-def _title(machine: Machine, time: str, device: str) -> str:
-    times = {
-        "measured": f"times measured on {device}",
-        "predicted": f"times predicted by a model calibrated on {device}",
-        "bound": "minimum times that the ceilings allow, nothing measured",
-        "": "no times: marks on the ceilings show intensities",
-    }
-    return f"Instruction roofline, {machine.name}: {times[time]}"
+def _write(places: list[RooflinePlace], machine: Machine, device: str, out: Path) -> list[Path]:
+    """Write page and pictures; return their paths."""
+    from perflex.analysis.roofline_report import roofline_figures, times_text
+    from perflex.pictures import save_figure
+    from perflex.reports.page import write_page
+    from perflex.reports.roofline_part import roofline_part
 
-
-def _pictures(places: list[RooflinePlace], machine: Machine, out: Path, title: str) -> list[Path]:
-    from perflex.analysis.roofline_report import MOST_COLUMNS, draw_roofline
-
-    pages = [places[first : first + MOST_COLUMNS] for first in range(0, len(places), MOST_COLUMNS)]
-    written: list[Path] = []
-    for number, page in enumerate(pages, 1):
-        stem = "roofline" if len(pages) == 1 else f"roofline-{number}"
-        paths = [out / f"{stem}.{kind}" for kind in ("png", "svg")]
-        draw_roofline(page, machine, paths, title=title)
-        written += paths
+    written = [out / "report.html"]
+    figures = roofline_figures(
+        places, machine, title=f"Instruction roofline, {machine.name}: {times_text(places, device)}"
+    )
+    for number, figure in enumerate(figures, 1):
+        stem = "roofline" if len(figures) == 1 else f"roofline-{number}"
+        for kind in ("png", "svg"):
+            written.append(out / f"{stem}.{kind}")
+            save_figure(figure, written[-1])
+    write_page(written[0], [roofline_part(places, machine, device)])
     return written

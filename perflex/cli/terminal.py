@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import sys
 import textwrap
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
     from typing import Any, TextIO
 
@@ -24,10 +23,6 @@ if TYPE_CHECKING:
 
 # On narrower terminals lines are broken by the terminal.
 _LEAST_WIDTH = 40
-# Characters in a row where there is no terminal: each row is one line.
-_WIDEST = 10_000
-# A cell of a column of numbers: empty, or a number with its relation and unit.
-_NUMBER = re.compile(r"-?|([<>=~]+ )?[-+]?\d[\d.,]*(e[-+]\d+)?( of \d+)?( ?(%|[A-Za-z][A-Za-z/]*))?( \(.*\))?")
 
 
 @dataclass
@@ -76,50 +71,46 @@ class Terminal:
         """Print the files that were written, each in one line, however long: they are there to be copied."""
         self.output.print("\n".join(map(str, paths)), markup=False, soft_wrap=True)
 
-    def show_table(
-        self, headings: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "", indent: int = 0
-    ) -> None:
-        """Print a table, each line indented by some blanks; without headings, all empty, there is no such line.
+    def show_result(self, table: Table, *, most: int | None = None, indent: int = 0) -> None:
+        """Print a result's table under its caption, of which at most so many rows.
 
         Numbers end at the right edge of their column; where the terminal is narrow, texts take several lines.
         """
-        numbers = [
-            all(_NUMBER.fullmatch(row[place]) for row in rows) and any(row[place] for row in rows)
-            for place in range(len(headings))
-        ]
-        self._print_table(headings, rows, numbers, title, indent)
-
-    def _print_table(
-        self, headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool], title: str, indent: int
-    ) -> None:
-        from rich.table import Table
-        from rich.text import Text
-
-        if title:
-            self.show(title, style="bold")
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(headings))
-        for heading, right in zip(headings, numbers, strict=True):
-            # Headings of numbers are longer than these.
-            words = heading.replace(" ", "\n") if right and self.width is not None else heading
-            table.add_column(Text(words), justify="right" if right else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*map(Text, row))
-        output = self.output
-        output.width = (_WIDEST if self.width is None else self.width) - indent
-        with output.capture() as captured:
-            output.print(table)
-        lines = [f"{' ' * indent}{line.rstrip()}\n" for line in captured.get().splitlines()]
-        self.output.file.write("".join(lines))
-
-    def show_result(self, table: Table, *, most: int | None = None, indent: int = 0) -> None:
-        """Print a result's table under its caption, of which at most so many rows."""
-        shown = table.seen("everywhere")
-        rows = shown.texts()[:most]
-        self._print_table(
-            shown.headings(), rows, [one.write is not None for one in shown.columns], table.caption, indent
+        if table.caption:
+            self.show(f"{' ' * indent}{table.caption}", style="bold")
+        shown = replace(table, rows=table.rows[:most]).seen("everywhere")
+        room = None if self.width is None else self.width - indent
+        if room is None:
+            lines = str(shown)
+        elif shown.least_width() <= room:
+            lines = self._folded(shown, room)
+        else:
+            # Numbers that are broken are not read.
+            lines = shown.listed(room)
+        self.output.file.write(
+            textwrap.indent("".join(f"{line.rstrip()}\n" for line in lines.splitlines()), " " * indent)
         )
         if most is not None and len(table.rows) > most:
             self.show(f"{' ' * indent}and {len(table.rows) - most} more; --json prints all")
+
+    def _folded(self, table: Table, width: int) -> str:
+        """Return a table in so many columns of letters."""
+        from rich.table import Table as Grid
+        from rich.text import Text
+
+        grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for column, heading in zip(table.columns, table.headings(), strict=True):
+            right = column.write is not None
+            # Headings of numbers are longer than these.
+            words = heading.replace(" ", "\n") if right else heading
+            grid.add_column(Text(words), justify="right" if right else "left", overflow="fold", no_wrap=right)
+        for row in table.texts():
+            grid.add_row(*map(Text, row))
+        output = self.output
+        output.width = width
+        with output.capture() as captured:
+            output.print(grid)
+        return captured.get()
 
     @property
     def remarks(self) -> Console:

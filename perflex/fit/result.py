@@ -13,6 +13,7 @@ import numpy as np
 from perflex.fit.confidence import parameter_intervals
 from perflex.fit.coordinates import coordinates_of
 from perflex.html import shown_by
+from perflex.tables import Table, fixed, number, percent, text
 from perflex.yaml_file import Fields, Finite
 
 if TYPE_CHECKING:
@@ -260,15 +261,42 @@ class FitResult(Mapping[str, float]):
             correlation: NDArray[np.float64] = self.covariance / np.outer(deviation, deviation)
         return correlation
 
+    def parameter_table(self, *, intervals: bool = True) -> Table:
+        """Return the parameters as a table; their 95 % confidence intervals take a while."""
+        columns = [
+            text("name", "parameter"),
+            number("value"),
+            number("standard_error", digits=2),
+            number("low", "95 % from", meaning="lower end of the 95 % confidence interval"),
+            number("high", "to", meaning="upper end of the 95 % confidence interval"),
+            text("unit"),
+            number("rate", digits=3, meaning="what the cost amounts to per second"),
+            text("rate_unit", "rate's unit"),
+            text("flags", "remarks"),
+        ]
+        ends = self.intervals.tolist() if intervals else [(math.nan, math.nan)] * len(self.parameters)
+        return Table("Parameters", columns, [
+            (p.name, p.value, p.standard_error, low, high, p.unit or "?", p.rate, p.rate_unit, p.flags)
+            for p, (low, high) in zip(self.parameters, ends, strict=True)
+        ])  # fmt: skip
+
+    def notices(self) -> Iterator[tuple[str, str]]:
+        """Yield severity and text of what to know before the numbers are used."""
+        if not self.status.valid:
+            yield "problem", f"the fit did not converge: {self.status.reason}"
+        if self.undetermined:
+            yield "problem", f"the kernels do not determine {', '.join(self.undetermined)}"
+        if self.negative_costs:
+            yield "problem", f"negative costs: {', '.join(self.negative_costs)}"
+        if self.collinear:
+            yield "warning", f"the kernels hardly tell {', '.join(self.collinear)} apart"
+
+    def error_table(self) -> Table:
+        """Return measures of the relative errors of the kernels that were fitted."""
+        return error_table("Relative errors of the kernels that were fitted", {"the fit": self.relative_errors})
+
     def __repr__(self) -> str:
-        rows = [("parameter", "value", "std. error", "unit", "rate", "")]
-        for p in self.parameters:
-            rate = "" if p.rate is None else f"{p.rate:.3g} {p.rate_unit}"
-            rows.append((p.name, f"{p.value:.6g}", f"{p.standard_error:.2g}", p.unit or "?", rate, p.flags))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        # Numbers end at the right edge of their column, words begin at the left one.
-        forms = [f"{'>' if i in {1, 2} else '<'}{width}" for i, width in enumerate(widths)]
-        lines = ["  ".join(map(format, row, forms)).rstrip() for row in rows]
+        lines = [str(self.parameter_table(intervals=False))]
         lines.append(
             f"{self.residual} residual {self.residual_norm:.4g} over {len(self.kernels)} kernels, "
             f"relative error: {describe_errors(self.relative_errors)}; "
@@ -289,30 +317,18 @@ class FitResult(Mapping[str, float]):
         )
         return "\n".join(lines)
 
-    _repr_html_ = shown_by(
-        "fit.html", fit_notices="perflex.fit.result:fit_notices", error_rows="perflex.fit.result:error_rows"
-    )
+    _repr_html_ = shown_by("fit.html")
 
 
-def error_rows(errors: Mapping[str, object]) -> list[tuple[str, float, *tuple[float | None, ...]]]:
+def error_table(caption: str, errors: Mapping[str, object]) -> Table:
     """Return number, geometric mean, median, root mean square and maximum of relative errors by what predicted."""
-    rows: list[tuple[str, float, *tuple[float | None, ...]]] = []
-    for name, found in errors.items():
-        sizes = _sizes(found)
-        rows.append((name, sizes.size, *(_measures(sizes) or (None,) * 4)))
-    return rows
-
-
-def fit_notices(fit: FitResult) -> Iterator[tuple[str, str]]:
-    """Yield severity and text of what to know before the numbers are used."""
-    if not fit.status.valid:
-        yield "problem", f"the fit did not converge: {fit.status.reason}"
-    if fit.undetermined:
-        yield "problem", f"the kernels do not determine {', '.join(fit.undetermined)}"
-    if fit.negative_costs:
-        yield "problem", f"negative costs: {', '.join(fit.negative_costs)}"
-    if fit.collinear:
-        yield "warning", f"the kernels hardly tell {', '.join(fit.collinear)} apart"
+    columns = [
+        text("name", "predicted by"), fixed("cases"), percent("geometric_mean"), percent("median"), percent("rms"),
+        percent("maximum"),
+    ]  # fmt: skip
+    found = [(name, _sizes(some)) for name, some in errors.items()]
+    rows = [(name, sizes.size, *(_measures(sizes) or [None] * 4)) for name, sizes in found]
+    return Table(caption, columns, rows)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.calibration.calibration import load_calibration
+from perflex.calibration.calibration import Calibration
 from perflex.errors import CalibrationError, MachineError, MissingExtraError
 from perflex.machines.files import load_machine, machine_names, machine_of_device
 from perflex.search.described.description import Description, load_description
@@ -33,7 +33,7 @@ _MOST_DESCRIBED = 1000
 
 def expected_variants(space: EnumeratedSpace, machine: Machine) -> tuple[Variants, Array]:
     """Return what a source's variants do, and seconds that are expected of them on a GPU, shape ``(n,)``."""
-    calibration = load_calibration("general_gpu")
+    calibration = Calibration.load("general_gpu")
     features, target = tuple(calibration.model.input_features()), calibration.target(machine)
     variants = extract_space(space, Work(space.build, features, target), None)
     return variants, variants.predicted(calibration)

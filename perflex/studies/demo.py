@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from dataclasses import asdict, dataclass, replace
@@ -13,6 +12,7 @@ from perflex.errors import FileFormatError, MeasurementError, warn
 from perflex.studies.evaluation.files import draw_study
 from perflex.studies.evaluation.run import evaluate_device
 from perflex.studies.evaluation.studies import STUDIES
+from perflex.tables import Table, fixed, percent, seconds, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,6 +109,15 @@ def demo_rows(result: StudyResult) -> tuple[DemoRow, ...]:
     return tuple(rows)
 
 
+def demo_table(result: StudyResult) -> Table:
+    """Return the rows as a table."""
+    columns = [
+        fixed("size"), text("variant"), seconds("predicted_s"), seconds("measured_s"),
+        percent("relative_error", "error", sign=True), fixed("predicted_rank"), fixed("measured_rank"),
+    ]  # fmt: skip
+    return Table.of("Predicted before the variants were timed", columns, demo_rows(result))
+
+
 def demo_summary(evaluation: DeviceEvaluation) -> dict[str, Any]:
     """Return the content of ``summary.json``: errors and drift as fractions, times in seconds."""
     (result,) = evaluation.studies
@@ -152,11 +161,7 @@ def write_demo(evaluation: DeviceEvaluation, folder: Path, *, accept_noise: bool
         folder / name for name in ("table.csv", "matmul.png", "calibration.yaml", "summary.json")
     ]
     try:
-        with table.open("w", newline="", encoding="utf-8") as stream:
-            # The csv module ends lines with CRLF unless told otherwise.
-            writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(DemoRow.__dataclass_fields__)
-            writer.writerows(vars(row).values() for row in demo_rows(result))
+        demo_table(result).to_csv(table)
         draw_study(evaluation.device, result, picture)
         summary.write_text(json.dumps(demo_summary(evaluation), indent=2) + "\n", encoding="utf-8")
     except OSError as error:

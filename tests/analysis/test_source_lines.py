@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from perflex import load_calibration, source_kernel
+from perflex import Calibration, source_kernel
 from perflex.__main__ import main
 from perflex.analysis.source_lines import source_lines
 from perflex.features import count_features
@@ -59,7 +59,7 @@ kernel void k(global const float *a, global float *b, global const int *m) {
 
 @pytest.mark.filterwarnings("ignore:this prediction is doubtful")
 def test_shares_are_those_of_the_time_without_the_line():
-    found = source_lines(tiled(), {"n": 1024}, load_calibration("general_gpu"), machine="V100")
+    found = source_lines(tiled(), {"n": 1024}, Calibration.load("general_gpu"), machine="V100")
     shares = {line.text: line.share for line in found}
     assert all(share is not None and 0 <= share < 1 for share in shares.values())
     assert max(shares, key=lambda text: shares[text] or 0) == "sum += a_tile[y][k] * b_tile[k][x];"

@@ -387,13 +387,13 @@ def run_times(given: argparse.Namespace) -> None:
     """Time the kernels that the results file does not hold, predict all, and judge by the second timing."""
     from judging import OPTIONS, Method, judged, measured_peaks, predicted, record, recorded
 
-    from perflex import Calibration, find_device, load_calibration
+    from perflex import Calibration, find_device
     from perflex.studies.evaluation.baselines import Peaks, distinct_bytes_of, work_of
     from perflex.timing.measuring import measure
     from perflex.timing.results import Timing
 
     device = find_device(given.device)
-    calibration = Calibration.load(given.calibration) if given.calibration else load_calibration("general_gpu")
+    calibration = Calibration.load(given.calibration) if given.calibration else Calibration.load("general_gpu")
     machine = None if given.calibration else device.name
     kernels = {(name, shape): job for name, jobs in cases_of(given, device) for shape, job in jobs.items()}
     if not given.out.exists():

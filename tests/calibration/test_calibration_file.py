@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perflex import Calibration, FeatureTable, Model, diagnose, load_calibration
+from perflex import Calibration, FeatureTable, Model, diagnose
 from perflex.calibration.calibration import calibration_names
 from perflex.calibration.interval import interval_at
 from perflex.calibration.usual_prior import fit_about_usual, usual_description
@@ -254,7 +254,7 @@ def test_noise_floor_is_the_median_repeatability_of_the_kernels():
 
 @pytest.mark.parametrize("name", [name for name in calibration_names() if name != "general_gpu"])
 def test_shipped_calibrations_are_as_fitted_and_can_be_diagnosed(name):
-    shipped = load_calibration(name)
+    shipped = Calibration.load(name)
     assert len(diagnose(shipped).parameters) == len(shipped.params)
     usual = usual_description(shipped.model)
     if usual is not None:

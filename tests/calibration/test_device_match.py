@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perflex import Device, Model, calibrate, load_calibration, source_kernel
+from perflex import Calibration, Device, Model, calibrate, source_kernel
 from perflex.calibration import device_match
 from perflex.calibration.built_target import built_target
 from perflex.calibration.device_match import device_of_calibration, timing_device
@@ -56,7 +56,7 @@ def test_no_other_device_stands_in(output, device):
 def test_kernels_are_timed_on_the_machine_that_is_named_through_their_own_interface(monkeypatch):
     gpu = Device("NVIDIA CUDA", "NVIDIA", "NVIDIA H100 80GB HBM3", "1", kind="gpu")
     through_cuda = replace(gpu, platform="CUDA", api="cuda")
-    calibration = load_calibration("general_gpu")
+    calibration = Calibration.load("general_gpu")
     code = {"cuda": "__global__ void k(float *a) {}\n", "opencl": "kernel void k(global float *a) {}\n"}
     kernels = {api: source_kernel(text, "k", local=32, groups=1) for api, text in code.items()}
     with pytest.raises(DeviceError, match=r"no device that works here is a H100-SXM: .*; predict without timing"):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from perflex import FeatureTable, Model, load_calibration
+from perflex import Calibration, FeatureTable, Model
 from perflex.calibration import doubts
 from perflex.calibration.interval import PredictionInterval, interval_at
 from perflex.calibration.prediction_variance import without_bound
@@ -335,7 +335,7 @@ def test_a_mixture_that_no_measurement_kernel_has_is_extrapolated():
 
 def test_conflict_misses_are_shown(monkeypatch):
     monkeypatch.setattr(doubts, "conflict_doubts", lambda _scop, sizes, _machine: (f"n is {sizes['n']}",))
-    calibration = load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl")
+    calibration = Calibration.load("matmul_sq_amd_epyc_4cores_intel_opencl")
     with pytest.warns(PerflexWarning, match=r"prediction is doubtful: n is 480;"):
         assert calibration.predict(TAGGED, {"n": 480}) > 0
     with pytest.warns(PerflexWarning, match=r"is 1\.1 times the largest.*; n is 1024;"):
@@ -345,7 +345,7 @@ def test_conflict_misses_are_shown(monkeypatch):
 
 
 def test_conflict_misses_are_those_of_the_caches_that_the_cpu_has():
-    shipped = load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl")
+    shipped = Calibration.load("matmul_sq_amd_epyc_4cores_intel_opencl")
     assert any("size and ways are assumed" in text for text in shipped.doubts(TAGGED, {"n": 480}))
 
     # A column of 480 rows of 1920 B, 30 lines, is in every second of the 64 sets: 15 lines in each of them.
@@ -385,7 +385,7 @@ def test_the_machine_file_of_a_calibration_is_asked_for():
 
 @pytest.mark.parametrize(("kind", "machine"), [("cpu", "Gold-6248"), ("gpu", "V100")])
 def test_idle_compute_units_are_told(kind, machine):
-    shipped = load_calibration("matmul_sq_amd_epyc_4cores_pocl")
+    shipped = Calibration.load("matmul_sq_amd_epyc_4cores_pocl")
     here = replace(shipped, device={**shipped.device, "kind": kind})
     for n, groups in ((16, 1), (32, 4)):
         idle = [text for text in here.doubts(TAGGED, {"n": n}) if "idle" in text]
@@ -398,7 +398,7 @@ def test_idle_compute_units_are_told(kind, machine):
 @pytest.mark.filterwarnings("ignore:k. the model has no feature")
 def test_a_kernel_that_the_device_cannot_run_is_flagged():
     kernel = tag_accesses(matmul(prefetch=True), loads={"a": "aLD", "b": "bLD"})
-    shipped = load_calibration("matmul_sq_amd_epyc_4cores_pocl")
+    shipped = Calibration.load("matmul_sq_amd_epyc_4cores_pocl")
     assert not any("cannot run" in text for text in shipped.doubts(kernel, {"n": 480}))
     # Two tiles of 16 x 16 numbers of four bytes, and as many work-items as one has.
     small = replace(shipped, device={**shipped.device, "max_work_group_size": 255, "local_memory_bytes": 2047})

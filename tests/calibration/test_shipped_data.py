@@ -3,7 +3,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from perflex import Calibration, load_calibration
+from perflex import Calibration
 from perflex.calibration.calibration import calibration_names
 from perflex.calibration.gathering import info_of
 from perflex.errors import CalibrationError, FileFormatError
@@ -13,23 +13,26 @@ from sample_kernels import matmul
 from uipick import ALL_GENERATORS, KernelCollection, tag_accesses
 
 
-@pytest.mark.parametrize("load", [Calibration.load, load_calibration])
-def test_names_and_paths_are_read_alike(load, tmp_path, monkeypatch):
+def test_names_and_paths_are_read_alike(tmp_path, monkeypatch):
     name = "general_gpu_h100_cuda"
-    by_name = load(name)
+    by_name = Calibration.load(name)
     by_name.save(tmp_path / "mine.yaml")
-    assert dict(load(tmp_path / "mine.yaml").params) == dict(load(str(tmp_path / "mine.yaml")).params) == by_name.params
+    assert (
+        dict(Calibration.load(tmp_path / "mine.yaml").params)
+        == dict(Calibration.load(str(tmp_path / "mine.yaml")).params)
+        == by_name.params
+    )
     # A file of that name comes first.
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text("no calibration", encoding="utf-8")
     with pytest.raises(FileFormatError):
-        load(name)
+        Calibration.load(name)
 
 
 @pytest.mark.filterwarnings("ignore:this prediction is doubtful")
 @pytest.mark.parametrize("name", [name for name in calibration_names() if name != "general_gpu"])
 def test_calibrations_load_and_predict(name):
-    calibration = load_calibration(name)
+    calibration = Calibration.load(name)
     assert calibration.device["name"]
     assert calibration.noise_floor is not None
     assert len(calibration.fit.kernels) > len(calibration.params)
@@ -40,7 +43,7 @@ def test_calibrations_load_and_predict(name):
 
 @pytest.mark.parametrize("name", calibration_names())
 def test_units_are_those_of_the_features(name):
-    calibration = load_calibration(name)
+    calibration = Calibration.load(name)
     info = info_of(calibration.model.input_features())
     assert {name: calibration.table.info[name].unit for name in info} == {name: one.unit for name, one in info.items()}
     assert not [one.name for one in calibration.fit.parameters if "f_" in one.unit]
@@ -49,7 +52,7 @@ def test_units_are_those_of_the_features(name):
 @pytest.mark.filterwarnings("ignore:this prediction is doubtful")
 def test_the_calibration_of_other_gpus_predicts_for_each_machine_file_with_intervals():
     """It has no samples of its own: times of other GPUs, scaled by the peaks of a machine file."""
-    calibration = load_calibration("general_gpu")
+    calibration = Calibration.load("general_gpu")
     assert not len(calibration.table)
     kernel, times = matmul(prefetch=False), {}
     for name in ("T4", "V100", "H100-SXM"):
@@ -62,12 +65,12 @@ def test_the_calibration_of_other_gpus_predicts_for_each_machine_file_with_inter
     with pytest.raises(CalibrationError, match="the interval is infinite"):
         replace(calibration, fit=next_to_nothing).predict_interval(kernel, {"n": 2048}, machine="V100")
     with pytest.raises(FileFormatError, match=f"there are {calibration_names()[0]}"):
-        load_calibration("none")
+        Calibration.load("none")
 
 
 @pytest.mark.filterwarnings("ignore:this prediction is doubtful")
 def test_predictions_are_of_the_launches_and_caches_that_are_assumed():
-    calibration, (small, large) = load_calibration("general_gpu"), ({"n": 64}, {"n": 512})
+    calibration, (small, large) = Calibration.load("general_gpu"), ({"n": 64}, {"n": 512})
     kernel, costs = matmul(prefetch=False), calibration.transferred.launches
     by_launch = {
         name: calibration.assuming(launches=name).predict(kernel, small, machine="A40")
@@ -87,9 +90,9 @@ def test_predictions_are_of_the_launches_and_caches_that_are_assumed():
     with pytest.raises(CalibrationError, match="launches are one of gpu, queued, host, not 'device'"):
         calibration.assuming(launches="device")
     with pytest.raises(CalibrationError, match="as its own times have them"):
-        load_calibration("general_gpu_h100_cuda").assuming(launches="queued")
+        Calibration.load("general_gpu_h100_cuda").assuming(launches="queued")
     with pytest.raises(CalibrationError, match="no feature that depends on what a GPU's L2 holds"):
-        load_calibration("matmul_sq_amd_epyc_4cores_pocl").assuming(caches="cold")
+        Calibration.load("matmul_sq_amd_epyc_4cores_pocl").assuming(caches="cold")
 
 
 def test_the_matmul_model_counts_all_that_both_variants_do():
@@ -120,5 +123,5 @@ STREAM = """__global__ void scale(double *a, const double *b, int n) {
 )
 def test_facts_that_decide_and_are_assumed_are_told(machine, n, named):
     kernel = source_kernel(STREAM, "scale", local=64, global_size="(n+63)//64*64", language="cuda")
-    doubts = load_calibration("general_gpu").doubts(kernel, {"n": n}, machine=machine)
+    doubts = Calibration.load("general_gpu").doubts(kernel, {"n": n}, machine=machine)
     assert any(named in doubt for doubt in doubts if "nobody measured" in doubt) == bool(named)

@@ -3,11 +3,9 @@
 import json
 import shlex
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from perflex import Device
 from perflex.__main__ import main
 from support.own_model import MODEL
 from support.report_files import roofline_content
@@ -152,7 +150,7 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex rank' and 'pe
         ("demo --out file", "cannot write to file"),
         ("demo --out file/out", "cannot write to file/out"),
         ("demo --out new/folder", "no usable device"),
-        ("evaluate matmul -D all --out new", "no usable device"),
+        ("evaluate matmul -d all --out new", "no usable device"),
         ("demo --out new/folder --device no_such_device", "no_such_device"),
         ("demo --sizes 100", "cannot read sizes '100'; give positive multiples of 16"),
         ("demo --sizes a,b", "cannot read sizes 'a,b'"),
@@ -263,12 +261,3 @@ def test_what_a_file_imports_is_not_called(folder, refused):
 def test_with_debug_errors_are_raised(folder):
     with pytest.raises(Exception, match="matmull"):
         main(["--debug", "catalog", "matmull"])
-
-
-def test_a_macro_that_names_a_device_is_refused(folder, refused, run, monkeypatch):
-    here = SimpleNamespace(device=Device("PoCL", "pocl", "cpu-8", "1"))
-    monkeypatch.setattr("perflex.devices.listing.list_devices", lambda: (here,))
-    words = ("features", "my.cl:saxpy", "n=4", "--local", "4", "--global", "n", "-D")
-    assert "-D pocl: -D defines a macro here, and pocl names a device" in refused(*words, "pocl")
-    for word in ("FAST", "pocl=1"):
-        assert run(*words, word, "-f", "f_thread_groups")[0] == 0

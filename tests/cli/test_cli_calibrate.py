@@ -6,7 +6,7 @@ from dataclasses import asdict, fields, replace
 import numpy as np
 import pytest
 
-from perflex import Calibration, TimingOptions, calibrate, load_calibration
+from perflex import Calibration, TimingOptions, calibrate
 from perflex.cli.calibrate import noise_floor_lines
 from perflex.errors import MeasurementError, PerflexWarning
 from perflex.testing import FakeDevice
@@ -117,7 +117,7 @@ def test_on_a_device(tmp_path, model, default_device, shown):
 
 
 def test_what_the_noise_floor_is_is_said():
-    older = load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl")
+    older = Calibration.load("matmul_sq_amd_epyc_4cores_intel_opencl")
     (line,) = noise_floor_lines(older)
     assert re.fullmatch(r"noise floor: \S+ % \(median spread of single timings; there are too few .*\)", line)
     table = replace(older.table, repeatability=np.full(len(older.table), 0.012))

@@ -144,7 +144,7 @@ def test_tune_says_where_and_what_was_timed_again(fake, source, content, run):
     heading, row, *_ = out.splitlines()
     assert heading.split() == ["variant", "measured", "timed", "again", "ratio"]
     assert row.split() == ["1", "TILE=4", "4", "ms", "4", "ms", "1.00"]
-    doubts = content(*words, "--machine", "V100", "-D", "fake")["doubts"]
+    doubts = content(*words, "--machine", "V100", "-d", "fake")["doubts"]
     assert doubts[0].startswith("no sample of this device")
 
 
@@ -155,7 +155,7 @@ def test_tune_times_on_no_other_device_than_that_of_the_machine(fake, source, re
 
 
 def test_tune(calibration, source, default_device, content):
-    found = content("tune", calibration, source, "n=64", "-D", default_device, "--budget", "3")
+    found = content("tune", calibration, source, "n=64", "-d", default_device, "--budget", "3")
     assert {step["variant"] for step in found["history"]} == {"TILE=4", "TILE=8", "TILE=16"}
     assert found["best"]["measured_s"] > 0
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import perflex.calib_data
-from perflex import Calibration, load_calibration, using_machine
+from perflex import Calibration, using_machine
 from perflex.cli.kernel_files import load_kernel
 from perflex.errors import DoubtfulPredictionWarning
 
@@ -87,7 +87,7 @@ def test_predicted_times_are_of_the_registers_that_are_given(content):
     # With 200 registers for each of 256 work-items a compute unit holds one work-group.
     for given in (None, 200):
         with using_machine("V100", registers=given), pytest.warns(DoubtfulPredictionWarning):
-            times.append(load_calibration("general_gpu").predict(kernel, {"n": 1024}))
+            times.append(Calibration.load("general_gpu").predict(kernel, {"n": 1024}))
         more = [] if given is None else ["--registers", given]
         (entry,) = content(*words, *more)["kernels"]
         assert entry["time_s"] == pytest.approx(times[-1])

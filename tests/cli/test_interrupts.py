@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perflex import load_calibration
+from perflex import Calibration
 from support.interrupts import TerminalCommand
 
 pytestmark = pytest.mark.machine
@@ -25,8 +25,8 @@ EXAMPLES = ROOT / "examples"
 SPACE = f"{EXAMPLES}/matmul_space.py:space n=512"
 # Words of each command that starts processes.
 COMMANDS = {
-    "calibrate": "calibrate matmul_sq -o {out}/c.yaml --accept-noise -D {device}",
-    "calibrate general": "calibrate general -o {out}/c.yaml --accept-noise -D {device}",
+    "calibrate": "calibrate matmul_sq -o {out}/c.yaml --accept-noise -d {device}",
+    "calibrate general": "calibrate general -o {out}/c.yaml --accept-noise -d {device}",
     "demo": "demo --out {out} --accept-noise --device {device}",
     "devices": "devices",
     "doctor": "doctor --device {device}",
@@ -54,7 +54,7 @@ with process_pool(2) as pool:
 def started(name, device, folder):
     """Start a command with a store and caches of its own."""
     words = [word.format(out=folder, device=device) for word in COMMANDS[name].split()]
-    shipped = load_calibration("matmul_sq_amd_epyc_4cores_intel_opencl")
+    shipped = Calibration.load("matmul_sq_amd_epyc_4cores_intel_opencl")
     own = {"name": device.name, "platform": device.platform}
     replace(shipped, device={**shipped.device, **own}).save(folder / "own.yaml")
     caches = {"XDG_CACHE_HOME": "cache", "POCL_CACHE_DIR": "pocl", "PERFLEX_STORE": "store.sqlite"}

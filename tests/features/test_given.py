@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from perflex import (
+    Calibration,
     estimate_ecm,
     estimate_volumes,
     gather_feature_values,
-    load_calibration,
     load_machine,
     machine_names,
     using_machine,
@@ -87,7 +87,7 @@ WRONG = [
 RIGHT = [16, np.int8(16), np.uint64(16), 16.0, np.float32(16), Fraction(16)]
 FITS = "n >= 16 and n mod 16 = 0"
 DOUBLED = written("{[i]: 0<=i<n}", "b[i] = 2*a[i]", "a, b: float32[n]", "i/16: g.0, l.0", assume=FITS)
-CALIBRATION = load_calibration("matmul_sq_amd_epyc_4cores_pocl")
+CALIBRATION = Calibration.load("matmul_sq_amd_epyc_4cores_pocl")
 USES = {
     "count": lambda n: parse_feature("f_thread_groups").value(extract_scop(DOUBLED), {"n": n}, Target()),
     "values": lambda n: kernel_feature_values(["f_thread_groups"], DOUBLED, {"n": n}),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from perflex import (
+    Calibration,
     Device,
     FeatureTable,
     Model,
@@ -18,7 +19,6 @@ from perflex import (
     diagnose,
     estimate_volumes,
     list_devices,
-    load_calibration,
     load_machine,
     prune,
     rank,
@@ -37,7 +37,7 @@ NASTY = "<b>&\"'"
 
 @pytest.fixture(scope="module")
 def calibration():
-    return load_calibration("matmul_sq_amd_epyc_4cores_pocl")
+    return Calibration.load("matmul_sq_amd_epyc_4cores_pocl")
 
 
 def shown(thing):

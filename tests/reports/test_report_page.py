@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from perflex import diagnose, load_calibration
+from perflex import Calibration, diagnose
 from perflex.errors import FileFormatError, PerflexError
 from perflex.reports.make import report, write_report
 from perflex.reports.pruning_part import expected_loss
@@ -24,7 +24,7 @@ NASTY = "<b>&\"'--></script>"
 
 @pytest.fixture(scope="module")
 def calibration():
-    return load_calibration(NAME)
+    return Calibration.load(NAME)
 
 
 @pytest.fixture(scope="module")

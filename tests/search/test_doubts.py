@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perflex import FeatureTable, Model, VariantSpace, load_calibration, prune, rank, source_kernel, tune, using_machine
+from perflex import Calibration, FeatureTable, Model, VariantSpace, prune, rank, source_kernel, tune, using_machine
 from perflex.errors import DoubtfulPredictionWarning, MachineError
 from perflex.search.variant_doubts import doubt_lines
 from perflex.testing import FakeDevice
@@ -68,7 +68,7 @@ def test_tuning_says_what_its_start_is_worth(calibration):
 
 
 def test_a_device_without_samples_is_said_of_every_variant():
-    calibration = load_calibration("general_gpu")
+    calibration = Calibration.load("general_gpu")
     kernels = {str(items): axpy(items) for items in (32, 64)}
     with pytest.warns(DoubtfulPredictionWarning, match="^2 of 2 predictions are doubtful: no sample of this device"):
         ranking = rank(kernels, calibration, {"n": 4096}, machine="A100-40GB")
@@ -81,7 +81,7 @@ def test_a_device_without_samples_is_said_of_every_variant():
 def test_work_of_few_sub_groups_is_doubted_on_any_gpu_with_a_machine_file(update, told):
     """The calibration for any GPU knows no limits of a device, but what kind the machine is of, and waits for loads."""
     text = "__global__ void f(float *b, int n) { if (blockIdx.x == 0) for (int j = 0; j < n; ++j) b[j] %s; }"
-    kernel, calibration = source_kernel(text % update, "f", local=64, groups=4096), load_calibration("general_gpu")
+    kernel, calibration = source_kernel(text % update, "f", local=64, groups=4096), Calibration.load("general_gpu")
     found = calibration.doubts(kernel, {"n": 1 << 18}, machine="A100-40GB")
     what = "2 of 8192 sub-groups execute line 1, but the model shares their work out"
     assert any(what in each for each in found) == told
@@ -91,7 +91,7 @@ MIXED = "calibrated on H100-SXM, predicted with facts of T4"
 
 
 def test_facts_of_another_machine_are_told():
-    calibration, kernel, sizes = load_calibration("general_gpu_h100_cuda"), axpy(64), {"n": 1 << 20}
+    calibration, kernel, sizes = Calibration.load("general_gpu_h100_cuda"), axpy(64), {"n": 1 << 20}
     for machine, mixed in (("T4", True), ("H100-SXM", False), (None, False), ("NVIDIA H100 80GB HBM3", False)):
         assert (MIXED in calibration.doubts(kernel, sizes, machine=machine)) == mixed
     with pytest.warns(DoubtfulPredictionWarning, match=MIXED):
@@ -110,7 +110,7 @@ def test_facts_of_another_machine_are_told():
     ("name", "machine"), [("matmul_sq_amd_epyc_4cores_pocl", "V100"), ("general_gpu_h100_cuda", "Gold-6248")]
 )
 def test_a_machine_of_another_kind_is_refused(name, machine):
-    calibration = load_calibration(name)
+    calibration = Calibration.load(name)
     with pytest.raises(MachineError, match=f"^{machine} is a .PU, and the calibration is of .*, a .PU; name a machine"):
         calibration.predict(scaled(lsize=32, repeats=1), SIZES, machine=machine)
     with using_machine(machine), pytest.raises(MachineError, match="and the calibration is of"):
@@ -134,7 +134,7 @@ def test_doubts_in_a_few_lines(doubts, lines):
 def test_ranking_names_assumed_facts_as_prediction_does():
     text = "__global__ void f(double *a, double *b, int n) { int i = blockIdx.x * 64 + threadIdx.x; if (i < n) %s }"
     kernel = source_kernel(text % "a[i] = b[i];", "f", local=64, groups="ceil_div(n, 64)")
-    calibration = load_calibration("general_gpu")
+    calibration = Calibration.load("general_gpu")
     with pytest.warns(DoubtfulPredictionWarning, match="group_start_rate of RTX-4070"):
         (place,) = rank({"f": kernel}, calibration, {"n": 200_000}, machine="RTX-4070")
     assert set(place.doubts) == set(calibration.doubts(kernel, {"n": 200_000}, machine="RTX-4070"))

@@ -8,17 +8,7 @@ from concurrent.futures import Executor, Future
 import numpy as np
 import pytest
 
-from perflex import (
-    Promise,
-    RunOptions,
-    SearchOptions,
-    TimingOptions,
-    Tuner,
-    VariantSpace,
-    load_calibration,
-    prune,
-    tune,
-)
+from perflex import Calibration, Promise, RunOptions, SearchOptions, TimingOptions, Tuner, VariantSpace, prune, tune
 from perflex.errors import CalibrationError, DeviceError, MeasurementError
 from perflex.search.acquisition import first_batch
 from perflex.search.tuning import TuningResult
@@ -205,7 +195,7 @@ def test_tuning_on_a_device():
     assert f"best: lsize=32, repeats=1: 1 ms, timed again beside the next fastest, on {found.device}" in repr(found)
 
 
-@pytest.mark.parametrize("given", [{"machine": "V100"}, {"calibration": load_calibration("general_gpu_h100_cuda")}])
+@pytest.mark.parametrize("given", [{"machine": "V100"}, {"calibration": Calibration.load("general_gpu_h100_cuda")}])
 def test_no_other_device_stands_in_for_that_of_the_machine_or_calibration(given, monkeypatch):
     monkeypatch.setattr("perflex.calibration.device_match.list_devices", lambda: ())
     monkeypatch.setattr("perflex.timing.measuring.find_device", lambda _: FakeDevice(fake_seconds))

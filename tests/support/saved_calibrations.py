@@ -4,7 +4,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from perflex import load_calibration
+from perflex import Calibration
 
 
 @cache
@@ -12,5 +12,5 @@ def saved_text(name):
     """Return the file of a shipped calibration; reading and writing it takes as long as some commands do."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "calibration.yaml")
-        load_calibration(name).save(path)
+        Calibration.load(name).save(path)
         return path.read_text(encoding="utf-8")

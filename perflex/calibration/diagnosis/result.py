@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.fit.result import error_table
 from perflex.html import shown_by
+from perflex.tables import Table, fixed, number, percent, seconds, text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-# Kernels with less of the information on a parameter are not written out.
+# Kernels with less of the information on a parameter are not written out, and generators not named.
 _LEAST_SHARE = 0.01
+_WORTH_NAMING = 0.05
+# Parameters whose estimates move together the most, that are shown.
+_STRONGEST = 20
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,15 @@ class ParameterDiagnosis:
         }
         return ", ".join(word for word, holds in words.items() if holds)
 
+    @property
+    def informants(self) -> str:
+        """The generators that say most of it; of one at its bound, where it would be without."""
+        if not math.isnan(self.released_value):
+            return f"without bound {self.released_value:.2g} +- {self.released_error:.2g}"
+        shown = [f"{i.name} {100 * i.share:.0f} %" for i in self.generators[:2] if i.share >= _WORTH_NAMING]
+        needed = [i.name for i in self.generators if math.isinf(i.error_ratio)]
+        return ", ".join(shown) + (f"; undetermined without {', '.join(needed)}" if needed else "")
+
 
 @dataclass(frozen=True)
 class KernelDiagnosis:
@@ -168,6 +184,11 @@ class GeneratorDiagnosis:
     cross_validation_bias: float = math.nan
     undetermined: tuple[str, ...] = ()
     reason: str = ""
+
+    @property
+    def remarks(self) -> str:
+        """What only it determines, or why it could not be held out."""
+        return f"the only one that determines {', '.join(self.undetermined)}" if self.undetermined else self.reason
 
 
 @dataclass(frozen=True)
@@ -268,16 +289,65 @@ class Diagnosis:
         plain: dict[str, Any] = _plain({**fields, "below_noise": self.below_noise})
         return plain
 
+    def notices(self) -> list[tuple[str, str]]:
+        """Return severity and text of each finding."""
+        return [(one.severity, one.text) for one in self.findings]
+
+    def tables(self) -> list[Table]:
+        """Return errors beside a baseline, parameters, generators, and estimates that move together."""
+        found = [self.error_table(), self.parameter_table(), self.generator_table()]
+        return found + ([self.correlation_table()] if self.correlated else [])
+
+    def error_table(self) -> Table:
+        """Return measures of the kernels' errors, fitted and left out, beside one time for all."""
+        return error_table("Relative errors of the measurement kernels", _error_cases(self.kernels))
+
+    def parameter_table(self) -> Table:
+        """Return what the parameters rest on."""
+        columns = [
+            text("name", "parameter"), number("value"), number("standard_error", digits=2), text("unit"),
+            text("flags", "remarks"), text("informants", "known most from"),
+        ]  # fmt: skip
+        return Table.of("What the parameters rest on", columns, self.parameters)
+
+    def generator_table(self) -> Table:
+        """Return errors by generator, in the fit and where it was held out."""
+        columns = [
+            text("name", "generator"),
+            fixed("kernels"),
+            percent("error", "rms in the fit"),
+            percent("cross_validation_error", "rms held out", meaning="predicted by a fit without this generator"),
+            percent("cross_validation_bias", "bias held out", sign=True, meaning="mean error, with its sign"),
+            text("remarks"),
+        ]
+        return Table.of("Errors by generator", columns, self.generators)
+
+    def kernel_table(self) -> Table:
+        """Return the measurement kernels, the worst predicted without itself first."""
+        columns = [
+            text("name", "kernel"),
+            seconds("measured"),
+            percent("relative_error", "error fitted", sign=True),
+            percent("leave_one_out_error", "without itself", sign=True, meaning="left out of the fit"),
+            percent("cross_validation_error", "without its generator", sign=True, place="pages"),
+            percent("spread", meaning="relative spread of repeated timings", place="pages"),
+            fixed("leverage", digits=2, meaning="how far the fit follows the kernel: 0 not at all, 1 wholly"),
+            fixed("studentised", "Student's t", 1, sign=True, meaning="residual over its standard deviation"),
+            number("cooks_distance", "Cook's distance", 2, meaning="how far the fit moves without it"),
+        ]
+        return Table.of("Measurement kernels, the worst predicted first", columns, sorted(self.kernels, key=_badness))
+
+    def correlation_table(self) -> Table:
+        """Return the parameters whose estimates move together the most."""
+        columns = [text("first", "parameter"), text("second", "and"), fixed("correlation", digits=3, sign=True)]
+        return Table.of("Estimates that move together", columns, self.correlated[:_STRONGEST])
+
     def __repr__(self) -> str:
         lines = [f"Diagnosis of {self.title or 'a calibration'}"]
         lines += [f"{finding.severity}: {finding.text}" for finding in self.findings]
         return "\n".join(lines)
 
-    _repr_html_ = shown_by(
-        "diagnosis.html",
-        error_cases="perflex.calibration.diagnosis.result:error_cases",
-        error_rows="perflex.fit.result:error_rows",
-    )
+    _repr_html_ = shown_by("diagnosis.html")
 
 
 def _plain(value: Any) -> Any:
@@ -293,13 +363,12 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def error_cases(diagnosis: Diagnosis) -> dict[str, NDArray[np.float64]]:
+def _error_cases(kernels: Sequence[KernelDiagnosis]) -> dict[str, NDArray[np.float64]]:
     """Return errors in the fit and of what was left out of it, beside one time for all that saw the same kernels.
 
     The baseline is the geometric mean of the measured times: of all kernels, of all others, or of other generators'
     kernels.
     """
-    kernels = diagnosis.kernels
     if not kernels:
         return {}
     logs = np.log([k.measured if k.measured > 0 else np.nan for k in kernels])
@@ -324,11 +393,6 @@ def error_cases(diagnosis: Diagnosis) -> dict[str, NDArray[np.float64]]:
     return found
 
 
-def worst_first(diagnosis: Diagnosis) -> list[KernelDiagnosis]:
-    """Return the measurement kernels, the worst predicted without itself first."""
-
-    def badness(kernel: KernelDiagnosis) -> float:
-        sizes = [abs(e) for e in (kernel.leave_one_out_error, kernel.relative_error) if not math.isnan(e)]
-        return -sizes[0] if sizes else 0.0
-
-    return sorted(diagnosis.kernels, key=badness)
+def _badness(kernel: KernelDiagnosis) -> float:
+    sizes = [abs(e) for e in (kernel.leave_one_out_error, kernel.relative_error) if not math.isnan(e)]
+    return -sizes[0] if sizes else 0.0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex import Calibration, FeatureTable, load_calibration, load_model
+from perflex import Calibration, FeatureTable, load_model
 from perflex.calibration.calibrating import software_versions
 from perflex.calibration.gathering import info_of
 from perflex.calibration.transfer_prior import LEVELS, LaunchCosts, TransferPrior
@@ -62,7 +62,7 @@ def own_rows(model: Model) -> tuple[list[MeasuredRow], Array]:
     """Return the measurement kernels of the calibrations of an H100 that come with perflex, and their features."""
     rows, values = [], []
     for name, timed in _OWN.items():
-        table = load_calibration(name).table
+        table = Calibration.load(name).table
         values.append(np.column_stack([table.column(each) for each in model.input_features()]))
         known = zip(table.kernels, table.generators, table.column(model.output_feature), strict=True)
         rows += [

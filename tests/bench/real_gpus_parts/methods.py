@@ -21,7 +21,6 @@ from perflex import (
     PerflexError,
     PerflexWarning,
     fit_model,
-    load_calibration,
     load_machine,
     transfer,
 )
@@ -171,7 +170,7 @@ def _joint(data: DataSet, question: Question) -> Answer:
 
 def _shipped(data: DataSet, question: Question) -> Answer:
     """Predict as the calibration does that comes with perflex."""
-    made = load_calibration(MODEL)
+    made = Calibration.load(MODEL)
     assert made.transferred is not None
     assert made.transferred.launches is not None
     return _answered(made, structs.asdict(made.transferred.launches), data, question)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from perflex import (
+    Calibration,
     FeatureTable,
     Model,
     PerflexWarning,
@@ -14,7 +15,6 @@ from perflex import (
     TimesTable,
     calibrate,
     gather_feature_values,
-    load_calibration,
     rank,
     source_kernel,
     transfer,
@@ -141,7 +141,7 @@ def test_what_sources_have_timed_with_a_scalar_is_known_for_that_scalar(alpha, k
 
 
 def test_the_calibration_for_any_gpu_counts_sub_groups_of_the_gpu():
-    calibration, kernel, sizes = load_calibration("general_gpu"), axpy(64), {"n": 1 << 20}
+    calibration, kernel, sizes = Calibration.load("general_gpu"), axpy(64), {"n": 1 << 20}
     features = calibration.model.input_features()
     with using_machine("MI50"):
         of_64, of_32 = (gather_feature_values(features, [(kernel, sizes)], sub_group_size=size) for size in (64, 32))

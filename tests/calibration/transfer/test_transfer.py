@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from perflex import Calibration, FitOptions, PerflexWarning, diagnose, fit_model, load_calibration, transfer
+from perflex import Calibration, FitOptions, PerflexWarning, diagnose, fit_model, transfer
 from perflex.__main__ import main
 from perflex.calibration.diagnosis.pictures import draw_diagnosis
 from perflex.calibration.row_predictions import known_as
@@ -270,4 +270,4 @@ def test_what_is_no_calibration_is_no_source(sources):
 ])  # fmt: skip
 def test_costs_of_a_cpu_are_not_carried_over_to_a_gpu(source, machine, told):
     with pytest.raises(MachineError, match=told):
-        transfer([load_calibration(source)], machine=machine)
+        transfer([Calibration.load(source)], machine=machine)
