@@ -10,6 +10,7 @@
   shipped models and machines;
 * counts: everything counted in four variants of each generator of the catalog, at two sizes;
 * volumes: data volumes, residency and instructions on three GPUs; caches and ECM models on three CPUs;
+* search: a small space ranked, pruned and tuned, on a device with a known law;
 * commands: what the commands print that time nothing, their exit codes and the tables they write.
 
 Nothing is timed and nothing is kept (PERFLEX_STORE is off). A result that fails is recorded as its error. ``compare``
@@ -31,6 +32,7 @@ import sys
 import tempfile
 import time
 import warnings
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -376,7 +378,43 @@ def command_result(words: list[str], folder: Path) -> dict[str, Any]:
     return {"code": code, "output": output.getvalue(), "remarks": remarks.getvalue(), "written": written}
 
 
-SECTIONS = {"fit": record_fit, "counts": record_counts, "volumes": record_volumes, "commands": record_commands}
+def law(label: str, sizes: Mapping[str, int]) -> float:
+    """Return seconds that depend on a variant's name alone."""
+    del sizes
+    return 1e-3 + 1e-6 * (zlib.crc32(label.encode()) % 1000)
+
+
+def record_search() -> Results:
+    """Rank, prune and tune a small space in OpenCL C, on a device with a known law where something is timed."""
+    from perflex import Calibration, Promise, SearchOptions, load_space, prune, rank, tune
+    from perflex.testing import FakeDevice
+
+    space, gpu = load_space(EXAMPLES / "heat_space.yaml"), Calibration.load("general_gpu")
+    known = {"calibration": gpu, "machine": "A100-40GB"}
+    # All but the two slowest predicted: of these the promise has times.
+    measured = {row.name: law(row.name, {}) for row in rank(space, **known)[:6]}
+    for label, more in (
+        ("a quarter", {"keep": 0.25}),
+        ("a promise", {"keep": Promise(confidence=0.8), "measured": measured}),
+    ):
+        yield f"prune/{label}", outcome(lambda m=more: rows_of(prune(space, **known, **m).variants))
+    yield "rank", outcome(lambda: rows_of(rank(space, **known)))
+    for label, given in (("from counts", {}), ("from a calibration", known)):
+        options = SearchOptions(budget=6, promise=False)
+        found = outcome(lambda g=given, o=options: rows_of(tune(space, device=FakeDevice(law), options=o, **g).history))
+        yield f"tune/{label}", found
+
+
+def rows_of(found: Any) -> list[dict[str, Any]]:
+    """Return what rows of a ranking, a pruning or a search have in common under any of their names."""
+    wanted = ("name", "kept", "predicted", "low", "high", "measured", "seconds", "best", "doubts", "knowledge")
+    return [{name: getattr(row, name) for name in wanted if hasattr(row, name)} for row in found]
+
+
+SECTIONS = {
+    "fit": record_fit, "counts": record_counts, "volumes": record_volumes, "search": record_search,
+    "commands": record_commands,
+}  # fmt: skip
 
 
 def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
