@@ -23,9 +23,9 @@ MODULES = (
 # What public functions return, and the module of each.
 RESULTS = {
     "Ranking": "perflex.search.ranking",
-    "RankedVariant": "perflex.search.ranking",
-    "Pruning": "perflex.search.costs",
-    "TuningResult": "perflex.search.tuning",
+    "Ranked": "perflex.search.ranking",
+    "RankingCheck": "perflex.search.ranking",
+    "Tuning": "perflex.search.tuning",
     "FitResult": "perflex.fit.result",
     "Timing": "perflex.timing.results",
     "Volumes": "perflex.features.gpu.volume_result",

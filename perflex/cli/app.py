@@ -48,7 +48,7 @@ _COMMANDS = {
     "tune": (
         "tune",
         "Search a kernel's variants for the fastest.",
-        f"{_POCL} examples/matmul_space.py:space n=512 --budget 5",
+        f"{_POCL} examples/matmul_space.py:space n=512 --measurements 5",
     ),
     "prune-table": (
         "prune_table",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from perflex.machines.machine import Machine
     from perflex.progress import Progress, RunOptions
     from perflex.search.promise import Keep
-    from perflex.search.variants import Space, Variants
+    from perflex.search.variants import Measured, Space, Variants
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.options import TimingOptions
 
@@ -149,7 +149,7 @@ class Ranking(Sequence[Ranked]):
         """Return a variant's kernel; one of a space is built anew."""
         return self.variants.kernel(place.number)
 
-    def with_times(self, times: Mapping[str, float]) -> Ranking:
+    def with_times(self, times: Measured) -> Ranking:
         """Return the same with measured times in s by name; what is kept, and the order, stay as they are."""
         index, given = self.variants.measured_rows(times)
         measured = self.measured.copy()
@@ -242,7 +242,7 @@ class Ranking(Sequence[Ranked]):
         """Write every variant to a file; a `FileFormatError` where that cannot be written."""
         self.table().to_csv(path)
 
-    def check(self, times: Mapping[str, float] | None = None) -> RankingCheck:
+    def check(self, times: Measured | None = None) -> RankingCheck:
         """Compare with measured times in s by name, by default those that are known here.
 
         A CalibrationError where there are none, or a name or a time is wrong.
@@ -308,7 +308,7 @@ def rank(
     sizes: Mapping[str, Any] | None = None,
     *,
     keep: Keep = 1.0,
-    measured: Mapping[str, float] | None = None,
+    measured: Measured | None = None,
     time: bool | str | TimedDevice = False,
     machine: str | Path | Machine | None = None,
     run: RunOptions | None = None,
@@ -327,8 +327,9 @@ def rank(
         How many are worth being compiled and run: a number, a share such as 0.1, or a `Promise`, which keeps the
         smallest set that holds it.
     measured
-        Seconds of variants that were measured, by name: a first batch, chosen by chance. A promise rests on how well
-        these are predicted. The fastest of them is kept, slower ones are dropped.
+        Seconds of variants that were measured, by name, or a tuner's file that knows them by their settings: a first
+        batch, chosen by chance. A promise rests on how well these are predicted. The fastest of them is kept, slower
+        ones are dropped.
     time
         Whether to time each variant, too, as `calibrate` times kernels, and where: True on the device that the
         calibration belongs to, or a device, or parts of its name. The order is that of the times then, and variants
@@ -372,15 +373,18 @@ def rank(
         run.refuse_measuring("rank and prune count variants, and time them here")
     device = None if isinstance(time, bool) else time
     if time is not False:
+        if measured is not None:
+            msg = "time= times all variants, so that times of some are not used; leave measured out"
+            raise CalibrationError(msg)
         timing_device(calibration, device, machine=machine)
     found = variants_of(variants, calibration, sizes, machine=machine, run=run)
     predicted = found.predicted(calibration)
     _require_positive(predicted, found)
     low, high = _intervals(calibration, found, predicted)
-    times = {} if measured is None else measured
+    index, given = found.measured_rows({} if measured is None else measured)
     if time is not False:
-        times = {**times, **measure_variants(found, range(len(found)), calibration, device, machine=machine)}
-    index, given = found.measured_rows(times)
+        timed = measure_variants(found, range(len(found)), calibration, device, machine=machine)
+        index, given = found.measured_rows(timed)
     seconds_of = np.full(len(found), np.nan)
     seconds_of[index] = given
     if time is not False and not isinstance(keep, Promise):

@@ -7,6 +7,7 @@ side in an executor's workers, if there is one.
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections import Counter
@@ -20,18 +21,20 @@ from perflex.errors import CalibrationError, DoubtfulPredictionWarning, Measurem
 from perflex.features.scop.checks import is_number
 from perflex.features.sized_kernel import SizedKernel, kernel_of
 from perflex.features.values import target_of
+from perflex.file_io import saving
 from perflex.isl import ISL_LOCK
 from perflex.machines.files import load_machine
 from perflex.progress import RunOptions, progress_shown
 from perflex.search.described.space import DescribedSpace
 from perflex.search.tuner import Proposal, SearchOptions, Tuner, TunerStep
 from perflex.search.variants import NotBuiltError, Variants, Work, built, extract_space, variants_of
+from perflex.tables import Table, fixed, seconds, text
 from perflex.timing.results import MeasurementFailure
 from perflex.timing.variant_timer import VariantTimer
 from perflex.workers import made_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -39,8 +42,7 @@ if TYPE_CHECKING:
     from perflex.machines.machine import Machine
     from perflex.progress import Progress
     from perflex.search.promise import KeepDecision
-    from perflex.search.variant_space import VariantSpace
-    from perflex.search.variants import Settings
+    from perflex.search.variants import Settings, Space
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.launch.request import LaunchRequest
     from perflex.timing.options import TimingOptions
@@ -66,7 +68,7 @@ _FIRST_LINE = 120
 
 
 @dataclass(frozen=True, repr=False)
-class TuningResult:
+class Tuning:
     """What tuning found."""
 
     # The fastest variant with its time: of those that `tune` timed itself, the few fastest are timed again side by
@@ -99,6 +101,52 @@ class TuningResult:
         """Return the fastest variant's kernel, built anew; it is an error for a described kernel."""
         return self.space.kernel(self.best.number)
 
+    def table(self) -> Table:
+        """Return a row for each measurement, fastest first; what was timed again leads. Times in seconds."""
+        again = {step.number: step.seconds for step in self.again}
+        place = {step.number: number for number, step in enumerate(self.history, start=1)}
+        first = {step.number: step.seconds for step in self.history}
+        # Not a number is sorted last.
+        rest = sorted(self.history, key=lambda step: (math.isnan(step.seconds), step.seconds))
+        steps = [*self.again, *(step for step in rest if step.number not in again)]
+        columns = [
+            text("variant"), seconds("measured_s"), seconds("again_s", "timed again"),
+            fixed("ratio", digits=2, meaning="as a multiple of the best"),
+            fixed("measured_as", place="files", meaning="1 for what was measured first"),
+        ]  # fmt: skip
+        rows = [
+            (
+                *(step.name, first.get(step.number, math.nan), again.get(step.number, math.nan)),
+                *(step.seconds / self.best.seconds, place.get(step.number)),
+            )
+            for step in steps
+        ]
+        return Table("Variants by measured time", columns, rows)
+
+    def save(self, path: Path | str) -> None:
+        """Write all measurements as a T4 result file, which `tune`, `rank` and `prune` take as `measured`.
+
+        A `FileFormatError` where it cannot be written.
+        """
+        again = {step.number: step.seconds for step in self.again}
+        results = []
+        for step in self.history:
+            found = again.get(step.number, step.seconds)
+            failed = math.isnan(found)
+            measured = {"name": "time", "value": found, "unit": "seconds"}
+            results.append(
+                {
+                    "configuration": dict(step.settings),
+                    "invalidity": "runtime" if failed else "correct",
+                    "correctness": int(not failed),
+                    "measurements": [] if failed else [measured],
+                    "objectives": ["time"],
+                }
+            )
+        document = {"schema_version": "1.0.0", "metadata": {"device": self.device}, "results": results}
+        with saving(path) as stream:
+            json.dump(document, stream, indent=1)
+
     def __repr__(self) -> str:
         tried, failed = len(self.history), sum(self.failures.values())
         tally = f"  {tried} of {len(self.space)} variants measured ({failed} failed) in {self.cost_s:.3g} s, "
@@ -117,51 +165,50 @@ class TuningResult:
 
 
 def tune(
-    space: VariantSpace | Variants | DescribedSpace,
+    variants: Space | Variants | DescribedSpace,
     sizes: Mapping[str, Any] | None = None,
     *,
-    device: str | TimedDevice | Callable[[Proposal], float] | None = None,
     calibration: Calibration | None = None,
+    device: str | TimedDevice | None = None,
+    measure: Callable[[Proposal], float] | None = None,
     machine: str | Path | Machine | None = None,
-    timing: TimingOptions | None = None,
     options: SearchOptions | None = None,
     run: RunOptions | None = None,
-) -> TuningResult:
-    """Search a space for its fastest variant: measure some, learn, measure the most promising, and so on.
+) -> Tuning:
+    """Search variants for the fastest: measure some, learn, measure the most promising, and so on.
 
     Parameters
     ----------
-    space
-        The variants, or what `VariantSpace.extract` gave; or configurations of a described kernel.
+    variants
+        A `VariantSpace`, or what its `extract` gave; or configurations of a described kernel.
     sizes
         Value of each size parameter.
-    device
-        Where variants are timed: a device, or parts of its name; by default the calibration's device or that of
-        `machine`, else, without both, the preferred one. Or your own function that times one, which a described kernel
-        needs: it is called with a `Proposal` (its ``settings``, ``name`` and ``number``) and returns seconds, nan if it
-        failed.
     calibration
         What is expected of each variant; what is measured corrects it. Without one, a few plain counts and the settings
         alone are learned from.
+    device
+        Where variants are timed: a device, or parts of its name; by default the calibration's device or that of
+        `machine`, else, without both, the preferred one.
+    measure
+        Your own function that times a variant instead, which a described kernel needs: it is called with a `Proposal`
+        (its ``settings``, ``name`` and ``number``) and returns seconds, nan if it failed.
     machine
         For features that need one, as for `rank`.
-    timing
-        How variants are timed; by default with few trials, for most variants are told apart by more than noise.
     options
-        Budgets, the promise to keep, and the first batch.
+        Budgets, the promise to keep, the first batch, times that are known before, and how variants are timed.
     run
         Where variants are counted, and the code of those to be timed is generated: a pool of processes uses all cores.
         They are timed here, not in workers.
 
     Returns
     -------
-    TuningResult
+    Tuning
         The fastest variant measured, all measurements, and what became of the promise.
 
     Warns
     -----
     DoubtfulPredictionWarning
-        There are reasons not to rely on what the calibration says (`TuningResult.doubts`).
+        There are reasons not to rely on what the calibration says (`Tuning.doubts`).
 
     Raises
     ------
@@ -171,8 +218,10 @@ def tune(
         No variant could be built and timed.
     CalibrationError
         The calibration predicts no positive times, your function returns no time, variants were extracted at other
-        sizes or for another target, or what is given is not used: `timing` beside your own function, or what a
+        sizes or for another target, or what is given is not used: a device beside your own function, or what a
         described space states itself.
+    FileFormatError
+        A file of known times has none of the variants.
     DeviceError, MachineError, MissingSizeError, ExecutorError
         As `gather_feature_values`.
     """
@@ -180,40 +229,37 @@ def tune(
 
     options, run = options or SearchOptions(), run or RunOptions()
     run.refuse_measuring("tune decides by each time what to time next, and times on this machine")
-    _refuse_unused(space, device, timing, sizes or None, calibration, machine)
+    _refuse_unused(variants, measure, (device, options.timing), (sizes or None, calibration, machine))
     begun = time.perf_counter()
     # Before minutes of counting, on which a device that is not there does not depend.
-    chosen = None if callable(device) else _device(device, calibration, machine)
-    variants: Variants | DescribedSpace
-    if isinstance(space, DescribedSpace):
-        variants = space
-    elif calibration is not None:
-        variants = variants_of(space, calibration, sizes, machine=machine, run=run)
-    elif isinstance(space, Variants):
-        space.require_sizes(sizes)
-        variants = space
+    chosen = None if measure is not None else _device(device, calibration, machine)
+    found: Variants | DescribedSpace
+    if isinstance(variants, DescribedSpace):
+        found = variants
     else:
-        variants = _counted(space, sizes, int(getattr(chosen, "sub_group_size", 32)), machine, run)
-    if not callable(device) and isinstance(variants, Variants):
-        chosen = _device(device, calibration, machine, [kernel_of(variants.kernel(0))])
+        found = _counted(variants, sizes, calibration or int(getattr(chosen, "sub_group_size", 32)), machine, run)
+    if chosen is not None:
+        chosen = _device(device, calibration, machine, [kernel_of(found.kernel(0))])
     spent = time.perf_counter() - begun
     begun = time.perf_counter()
-    most = max(30, math.ceil(0.1 * len(variants))) if options.budget is None else options.budget
+    most = max(30, math.ceil(0.1 * len(found))) if options.measurements is None else options.measurements
     prior, doubts = None, tuple[str, ...]()
-    if calibration is not None and isinstance(variants, Variants):
-        prior, doubts = variants.predicted(calibration), _doubts(calibration, variants, machine)
-    tuner = Tuner(variants, prior=prior, options=replace(options, budget=most))
+    if calibration is not None and isinstance(found, Variants):
+        prior, doubts = found.predicted(calibration), _doubts(calibration, found, machine)
+    tuner = Tuner(found, prior=prior, options=replace(options, measurements=most))
     failures: Counter[str] = Counter()
     again: tuple[TunerStep, ...] = ()
     with progress_shown(run.progress, "tune:") as report:
-        if callable(device):
-            _drive(tuner, _MeasuredByUser(device), failures, report)
-        elif chosen is not None and isinstance(variants, Variants):
-            how = timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
+        if measure is not None:
+            _drive(tuner, _MeasuredByUser(measure), failures, report)
+        elif chosen is not None and isinstance(found, Variants):
+            how = options.timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
             with VariantTimer(chosen, how) as timer:
-                coder = run.executor if isinstance(chosen, Device) else None
-                _drive(tuner, _MeasuredOnDevice(variants, timer, chosen, coder), failures, report)
-                again = _finals(tuner, timer, how)
+                measuring = _MeasuredOnDevice(
+                    found, timer, chosen, run.executor if isinstance(chosen, Device) else None
+                )
+                _drive(tuner, measuring, failures, report)
+                again = _finals(tuner, measuring, timer, how)
     # Where none runs again, the earlier measurement stands.
     best = again[0] if again else tuner.best
     if best is None:
@@ -222,33 +268,37 @@ def tune(
         raise MeasurementError(msg, device=str(chosen))
     cost = time.perf_counter() - begun
     causes, place = dict(failures.most_common()), "" if chosen is None else str(chosen)
-    return TuningResult(best, tuner.history, tuner.promise, causes, cost, spent, variants, doubts, place, again)
+    return Tuning(best, tuner.history, tuner.promise, causes, cost, spent, found, doubts, place, again)
 
 
-def _refuse_unused(space: object, device: object, timing: object, *others: object) -> None:
+def _refuse_unused(variants: object, measure: object, where: Iterable[object], others: Iterable[object]) -> None:
     """Stop at what would be given in vain."""
-    given = any(one is not None for one in (timing, *others))
-    if isinstance(space, DescribedSpace) and (given or not callable(device)):
+    if isinstance(variants, DescribedSpace) and (measure is None or any(one is not None for one in others)):
         msg = (
-            f"{space.description.name} is a described kernel, which states its sizes and machine itself: give your own "
-            "function as device, and no sizes, calibration, machine or timing"
+            f"{variants.description.name} is a described kernel, which states its sizes and machine itself: give your "
+            "own function as measure, and no sizes, calibration or machine"
         )
-        raise CalibrationError(msg, description=space.description.name)
-    if callable(device) and timing is not None:
-        msg = "your own function times variants, and timing= says how a device does; leave one out"
+        raise CalibrationError(msg, description=variants.description.name)
+    if measure is not None and any(one is not None for one in where):
+        msg = "your own function times variants, and device= and timing= say where and how; leave one out"
         raise CalibrationError(msg)
 
 
 def _counted(
-    space: VariantSpace,
+    variants: Space | Variants,
     sizes: Mapping[str, Any] | None,
-    sub_group_size: int,
+    by: Calibration | int,
     machine: str | Path | Machine | None,
     run: RunOptions,
 ) -> Variants:
-    """Return the variants of a space with plain features."""
-    work = Work(space.build, PLAIN_FEATURES, target_of(PLAIN_FEATURES, sub_group_size, machine))
-    return extract_space(space.enumerated(), work, sizes, run)
+    """Return variants with a calibration's features, or with plain ones, counted for so large sub-groups."""
+    if not isinstance(by, int):
+        return variants_of(variants, by, sizes, machine=machine, run=run)
+    if isinstance(variants, Variants):
+        variants.require_sizes(sizes)
+        return variants
+    work = Work(variants.build, PLAIN_FEATURES, target_of(PLAIN_FEATURES, by, machine))
+    return extract_space(variants.enumerated(), work, sizes, run)
 
 
 def _doubts(calibration: Calibration, variants: Variants, machine: str | Path | Machine | None) -> tuple[str, ...]:
@@ -353,7 +403,7 @@ def _drive(
     """Measure what the tuner asks for until it is done."""
     while proposals := tuner.ask(measuring.together):
         if report is not None:
-            report(len(tuner.history), tuner.budget, proposals[0].name)
+            report(len(tuner.history), tuner.measurements, proposals[0].name)
         start = time.perf_counter()
         found = measuring.seconds(proposals, failures)
         # Built and timed side by side, none has a cost of its own.
@@ -368,9 +418,15 @@ def _cause(label: str, kind: str, reason: str) -> str:
     return f"{kind}: {lines[0][:_FIRST_LINE] if lines else 'no reason given'}"
 
 
-def _finals(tuner: Tuner, timer: VariantTimer, options: TimingOptions) -> tuple[TunerStep, ...]:
+def _finals(
+    tuner: Tuner, measuring: _MeasuredOnDevice, timer: VariantTimer, options: TimingOptions
+) -> tuple[TunerStep, ...]:
     """Time the fastest few again, all in the same rounds, and return them, fastest first; none of fewer than two."""
     few = tuner.fastest(_FINALISTS)
+    if new := [Proposal(each.number, each.name, each.settings) for each in few if each.number in tuner.given]:
+        # What was known before is not built yet; what fails now is no finalist.
+        built_now = measuring.seconds(new, Counter())
+        few = [each for each in few if each.number not in tuner.given or each.number in built_now]
     if len(few) < 2:
         return ()
     longer = replace(

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -26,11 +27,11 @@ from perflex.features.scop.checks import is_number
 from perflex.features.sized_kernel import kernel_of
 from perflex.features.values import in_workers
 from perflex.progress import RunOptions, progress_shown
+from perflex.search.measured_times import measured_times
 from perflex.store.store import using_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 Value = bool | int | float | str
 Settings = Mapping[str, Value]
+Measured: TypeAlias = "Mapping[str, float] | str | Path"
+"""Seconds by name of variants, or a file of settings with times: of Kernel Tuner, KTT or CLBlast, T4, or a table."""
 
 _NUMBERS = re.compile(r"\d+")
 # Causes are keys of a count: what follows differs between variants that fail alike.
@@ -152,11 +155,15 @@ class Variants:
             raise CalibrationError(msg, feature=missing[0])
         return {name: self.values[:, place[name]] for name in features}
 
-    def measured_rows(self, measured: Mapping[str, float]) -> tuple[NDArray[np.intp], Array]:
-        """Return numbers and seconds of variants whose times are given by name, shape ``(m,)`` each.
+    def measured_rows(self, measured: Measured) -> tuple[NDArray[np.intp], Array]:
+        """Return numbers and seconds of variants whose times are given by name or in a file, shape ``(m,)`` each.
 
         Settings that give the same kernel are measured under any of their names; the median of their times counts.
         """
+        if isinstance(measured, (str, Path)):
+            every = [*self.settings, *(one for others in self.same.values() for one in others)]
+            names = [*self.names, *map(settings_text, every[len(self) :])]
+            measured = measured_times(measured, names, every)
         number = {name: place for place, name in enumerate(self.names)}
         for place, others in self.same.items():
             number.update(dict.fromkeys(map(settings_text, others), place))

@@ -90,21 +90,24 @@ class DescribedPruning:
         space, numbers = self.space, self.decision.kept if kept else np.arange(len(self.predicted))
         shares = self.analytic.fit.shares(space.readings[self.analytic.reading])
         names, parts = list(shares), np.array(list(shares.values()))
-        columns: dict[Column, Sequence[Any]] = {
-            number(name, place="everywhere" if np.ptp(space.settings[name][numbers]) else "files"): space.settings[name]
+        columns: list[tuple[Column, Sequence[Any]]] = [
+            (
+                number(name, place="everywhere" if np.ptp(space.settings[name][numbers]) else "files"),
+                space.settings[name],
+            )
             for name in space.told_apart_by
-        }
-        columns |= {
-            seconds("predicted_s"): self.predicted,
-            seconds("analytic_s"): self.analytic.predicted,
-            seconds("measured_s"): space.known,
-            text("dominates"): [names[place] for place in parts.argmax(axis=0)],
-            percent("share", "of the time", 0): parts.max(axis=0),
-            text("batch", place="files"): self.batch.tolist(),
-            text("kept", place="files"): np.isin(np.arange(len(self.predicted)), self.decision.kept).tolist(),
-        }
-        rows = [[_plain(column[place]) for column in columns.values()] for place in numbers.tolist()]
-        return Table(f"Configurations of {space.description.name}", list(columns), rows)
+        ]
+        columns += [
+            (seconds("predicted_s"), self.predicted),
+            (seconds("analytic_s"), self.analytic.predicted),
+            (seconds("measured_s"), space.known),
+            (text("dominates"), [names[place] for place in parts.argmax(axis=0)]),
+            (percent("share", "of the time", 0), parts.max(axis=0)),
+            (text("batch", place="files"), self.batch.tolist()),
+            (text("kept", place="files"), np.isin(np.arange(len(self.predicted)), self.decision.kept).tolist()),
+        ]
+        rows = [[_plain(values[place]) for _, values in columns] for place in numbers.tolist()]
+        return Table(f"Configurations of {space.description.name}", [column for column, _ in columns], rows)
 
     def to_csv(self, path: Path | str) -> None:
         """Write every configuration to a file; a `FileFormatError` where that cannot be written."""
