@@ -20,6 +20,7 @@ from perflex.features.scop.scop import Operation, Scop
 from perflex.features.target import Target, resolve_target
 from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.html import shown_by
+from perflex.tables import Table, number, text
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,17 @@ class CountedFeature:
 class CountedFeatures(list[CountedFeature]):
     """Counted features: a list that notebooks show as a table."""
 
-    _repr_html_ = shown_by("counted.html")
+    def table(self) -> Table:
+        """Return a row for each feature."""
+        columns = [
+            text("identifier", "feature", code=True), number("value"), text("expression", "count"), text("unit"),
+            text("certainty"), text("note"),
+        ]  # fmt: skip
+        return Table("Features", columns, [
+            (f.identifier, f.value, f.expression, f.unit, "" if f.exact else str(f.certainty), f.note) for f in self
+        ])  # fmt: skip
+
+    _repr_html_ = shown_by("result.html")
 
 
 # A stride that can stand in an identifier.

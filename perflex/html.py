@@ -36,7 +36,7 @@ def shown_by(template: str, **functions: str) -> Callable[[Any], str]:
     def show(self: Any) -> str:
         places = {name: function.partition(":") for name, function in functions.items()}
         found = {name: getattr(import_module(module), own) for name, (module, _, own) in places.items()}
-        return render("notebook.html", inner=template, it=self, **found)
+        return render("notebook.html", body=template, it=self, **found)
 
     show.__doc__ = "Return the object for a notebook."
     return show

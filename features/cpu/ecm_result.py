@@ -17,6 +17,7 @@ from perflex.features.cpu.reuse_windows import Window, outermost
 from perflex.html import shown_by
 from perflex.isl import computed_once
 from perflex.machines.machine import CacheLevel
+from perflex.tables import Table, fixed, number, text
 
 # What is lost of a reuse, and what more crosses a level, before it is worth a line.
 _LOST, _MORE = 0.25, 1.1
@@ -254,7 +255,44 @@ class EcmEstimate:
             raise MachineError(msg, machine=self.machine)
         return found
 
-    _repr_html_ = shown_by("traffic.html")
+    @property
+    def heading(self) -> str:
+        """What it is of."""
+        return f"{self.kernel} on {self.machine}, {self.cores} core{'s' if self.cores != 1 else ''}"
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What of the kernel is not followed exactly."""
+        return self.approximated
+
+    def table(self) -> Table:
+        """Return the traffic of each level, per iteration."""
+        columns = [
+            text("between"), number("loads", digits=5, unit="B"), number("stores", digits=5, unit="B"),
+            number("bytes", "both", 5, unit="B"), number("cycles"),
+        ]  # fmt: skip
+        names = ["registers", *(level.name for level in self.levels)]
+        return Table("Traffic per iteration", columns, [
+            (f"{before} - {one.name}", one.load_bytes, one.store_bytes, one.bytes, one.cycles)
+            for before, one in zip(names, self.levels, strict=False)
+        ])  # fmt: skip
+
+    def condition_table(self) -> Table:
+        """Return the layer conditions."""
+        columns = [
+            text("level", "cache"), text("loop", "reuse over", words={"all": "all data"}),
+            text("inequality", "holds if", code=True), text("largest", "up to"),
+            text("met", "here", words={True: "met", False: "not met"}),
+        ]  # fmt: skip
+        return Table("Layer conditions", columns, [
+            (
+                one.level, one.loop, one.inequality,
+                None if one.largest is None else f"{one.symbol} = {one.largest}", one.met,
+            )
+            for one in self.conditions
+        ])  # fmt: skip
+
+    _repr_html_ = shown_by("result.html")
 
     def features(self) -> dict[str, Any]:
         """Return bytes and cycles per run of the kernel, by feature identifier; cycles that are known."""
@@ -265,3 +303,11 @@ class EcmEstimate:
             if level.launch_cycles is not None:
                 values[f"f_ecm_cycles_{short}"] = level.launch_cycles
         return values
+
+
+def series_table(rows: Sequence[tuple[int, EcmEstimate]], size: str) -> Table:
+    """Return the bytes per iteration to the level before of estimates at some sizes."""
+    columns = [fixed(size), *(number(level.name, digits=5, unit="B") for level in rows[0][1].levels)]
+    return Table("Bytes per iteration to the level before", columns, [
+        (value, *(level.bytes for level in found.levels)) for value, found in rows
+    ])  # fmt: skip

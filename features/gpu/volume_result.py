@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
 from perflex.html import shown_by
+from perflex.tables import Table, fixed, number, text
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,27 @@ class Volumes:
     # Waves that load from DRAM one after the other: of each launch that does so, at least one.
     loading_waves: float = 0.0
 
-    _repr_html_ = shown_by("volumes.html")
+    def table(self) -> Table:
+        """Return a row for each array and one for all, with what is not zero everywhere."""
+        parts = [*self.arrays.items(), ("all", self.total)]
+        columns = [
+            fixed(one.name) if "wavefronts" in one.name else number(one.name, unit="MB", factor=1e-6)
+            for one in fields(ArrayVolumes)
+            if any(getattr(part, one.name) for _, part in parts)
+        ]
+        rows = [(name, *(getattr(part, column.name) for column in columns)) for name, part in parts]
+        return Table("Data volumes per launch", [text("array"), *columns], rows)
+
+    @property
+    def heading(self) -> str:
+        """What it is of, and what fills the machine."""
+        caches = f" (caches {self.caches})" if self.caches else ""
+        return (
+            f"{self.kernel} on {self.machine}{caches}: {self.resident_groups} resident work-groups per compute unit, "
+            f"{self.waves:.4g} waves; oversubscription of L1 {self.oversub_l1:.3g}, of L2 {self.oversub_l2:.3g}"
+        )
+
+    _repr_html_ = shown_by("result.html")
 
     def features(self) -> dict[str, float]:
         """Return the values by feature identifier; bytes, wavefronts and ratios, per launch."""

@@ -34,6 +34,8 @@ _Value = TypeVar("_Value")
 
 # What files must have there, where Python takes more: what is the same to its type checkers as what files have.
 if TYPE_CHECKING:
+    from perflex.tables import Table
+
     _Set: TypeAlias = Any
     _Relation: TypeAlias = Any
     _Direction: TypeAlias = str
@@ -444,7 +446,18 @@ class Scop(_OfIsl, frozen=True):
         one = isl.PwQPolynomial("{ 1 }")
         return QuasiPolynomial(one.intersect_params(self.assumptions.params()))
 
-    _repr_html_ = shown_by("scop.html")
+    @property
+    def heading(self) -> str:
+        """Its name, and its sizes."""
+        return f"{self.name}, sizes {', '.join(self.parameters) or 'none'}"
+
+    def tables(self) -> list[Table]:
+        """Return its launches, arrays and statements."""
+        from perflex.features.scop.scop_tables import scop_tables
+
+        return scop_tables(self)
+
+    _repr_html_ = shown_by("result.html")
 
 
 # Of each part, the field, its slot, which msgspec itself reads and compares, and what texts it has.

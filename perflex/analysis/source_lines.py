@@ -12,6 +12,7 @@ from msgspec import structs
 from perflex.features import Certainty, counts_of
 from perflex.features.counting.touched import certainty_of_access, certainty_of_statement
 from perflex.html import shown_by
+from perflex.tables import Table, fixed, percent, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +63,28 @@ class SourceLine:
 class SourceLines(list[SourceLine]):
     """Lines of a kernel: a list that notebooks show as a table."""
 
-    _repr_html_ = shown_by("source_lines.html")
+    def table(self) -> Table:
+        """Return a row for each line; without accesses of local memory, and without a calibration, columns less."""
+        columns = [
+            fixed("line"),
+            text("text", "source", code=True),
+            fixed("operations", meaning="of all work-items together; a multiply-add is one"),
+            fixed("accesses", meaning="loads and stores of elements of global and constant memory"),
+            fixed("bytes"),
+            fixed("local_accesses", meaning="loads and stores of elements of local memory"),
+            percent("share", meaning="by how much the predicted time is shorter without the line"),
+            text("certainty", "remarks"),
+        ]
+        local = any(line.local_accesses for line in self)
+        return Table("Lines of the source", columns, [
+            (
+                one.line or None, one.text, one.operations, one.accesses, one.bytes,
+                one.local_accesses if local else None, one.share, "" if one.exact else str(one.certainty),
+            )
+            for one in self
+        ])  # fmt: skip
+
+    _repr_html_ = shown_by("result.html")
 
 
 def source_lines(

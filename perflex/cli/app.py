@@ -76,8 +76,6 @@ _COMMANDS = {
         "examples/transposes.py:tiled n=1024 --machine V100 --time bound",
     ),
     "evaluate": ("evaluate", "Run three published studies on this machine's devices.", "matmul --out evaluation"),
-    "export-times": ("diagnose", "Write a calibration's measured times as a table.", f"{_POCL} -o times.csv"),
-    "report": ("diagnose", "Write one HTML page of results.", f"{_POCL} --out report.html"),
     "machine": ("machine", "List, show or detect machines: hardware facts, with sources.", "show V100"),
     "store": ("store", "List, export, check and prune the stored measurements.", "list"),
 }

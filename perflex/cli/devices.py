@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perflex.cli.terminal import Terminal
-    from perflex.devices.device import Device, DeviceInfo
+    from perflex.devices.device import Device
     from perflex.studies.doctor import DeviceReport, DoctorReport
 
 
@@ -30,37 +30,12 @@ def devices(context: typer.Context, *, as_json: JsonOption = False) -> None:
         print_json([info.as_dict() for info in infos])
         return
     terminal = terminal_of(context)
-    for name, lines in _texts(infos):
-        terminal.show(*lines, bold=len(name))
+    terminal.show_result(infos.table().turned())
     for problem in driver_problems():
         terminal.remarks.print(problem, style="yellow", markup=False)
     if not any(info.usable for info in infos):
         hint = "no usable device; the extra 'cpu' brings one: pip install 'perflex[cpu]'"
         terminal.remarks.print(hint, style="red", markup=False)
-
-
-def _texts(infos: Sequence[DeviceInfo]) -> list[tuple[str, list[str]]]:
-    """Return the short name that singles a device out, and the lines that begin with it, of each device."""
-    from perflex.devices.device import API_NAMES, short_names
-
-    texts = []
-    names = short_names([info.device for info in infos])
-    for name, info in zip(names, infos, strict=True):
-        device = info.device
-        verdict = "usable" if info.usable else f"not usable: {info.reason}"
-        facts = f"{device.compute_units} compute units, {device.local_memory_bytes // 1024} KiB of local memory"
-        # Only a kernel that ran tells the size of sub-groups.
-        if info.usable:
-            facts = f"sub-groups of {device.sub_group_size} work-items, {facts}"
-        lines = [
-            f"{name}{' (default)' if info.default else ''}: {verdict}",
-            f"    {device}",
-            f"    {facts}",
-            f"    driver {device.driver}",
-            f"    reached through {API_NAMES[device.api]}, found by {info.found_by}",
-        ]
-        texts.append((name, lines))
-    return texts
 
 
 _NOT_FIT = 1
@@ -108,14 +83,12 @@ def _to_examine(names: Sequence[str]) -> list[Device]:
 
 
 def _show_examined(terminal: Terminal, report: DoctorReport) -> None:
-    for title, findings in (
-        ("this machine", report.findings),
-        *((f"\n{one.device}: {one.verdict}", one.findings) for one in report.devices),
-    ):
-        advice = [f"\n-> {finding.advice}" if finding.advice else "" for finding in findings]
-        terminal.show(title)
-        rows = [(f.state, f.check, f"{f.found}{advised}") for f, advised in zip(findings, advice, strict=True)]
-        terminal.show_table(("", "", ""), rows, indent=2)
+    from perflex.studies.doctor import finding_table
+
+    terminal.show_result(finding_table("this machine", report.findings), indent=2)
+    for one in report.devices:
+        terminal.show("")
+        terminal.show_result(finding_table(f"{one.device}: {one.verdict}", one.findings), indent=2)
     terminal.show("", report.verdict)
 
 

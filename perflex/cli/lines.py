@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import textwrap
+from dataclasses import replace
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -48,23 +49,9 @@ def lines_content(lines: Sequence[SourceLine]) -> list[dict[str, Any]]:
 
 def show_lines(terminal: Terminal, lines: Sequence[SourceLine], *, indent: int = 0) -> None:
     """Print a table of lines."""
-    columns = [name for name in _COUNTS if name != "local_accesses" or any(line.local_accesses for line in lines)]
-    shares = any(line.share is not None for line in lines)
-    rows = [
-        (
-            str(line.line or ""),
-            textwrap.shorten(line.text, _LONGEST, placeholder="..."),
-            *(_count(getattr(line, name), line) for name in columns),
-            *([f"{100 * (line.share or 0):.1f} %"] if shares else []),
-        )
-        for line in lines
-    ]
-    headings = ["line", "source", *(name.replace("_", " ") for name in columns), *(["share"] if shares else [])]
-    terminal.show_table(headings, rows, indent=indent)
-    if shares:
+    from perflex.analysis.source_lines import SourceLines
+
+    shortened = SourceLines(replace(line, text=shorten(line.text, _LONGEST, placeholder="...")) for line in lines)
+    terminal.show_result(shortened.table(), indent=indent)
+    if any(line.share is not None for line in lines):
         terminal.show(f"{' ' * indent}share: by how much the predicted time is shorter without the line")
-
-
-def _count(value: float, line: SourceLine) -> str:
-    relation = "" if line.exact or not value else f"{line.certainty.relation} "
-    return relation + (str(int(value)) if value.is_integer() else f"{value:.6g}")

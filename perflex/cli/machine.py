@@ -13,8 +13,6 @@ from perflex.cli.options import DeviceOption, JsonOption
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from perflex.cli.terminal import Terminal
     from perflex.machines.machine import Machine, Source
     from perflex.studies.machine_detect import Detected
@@ -28,13 +26,13 @@ machine = typer.Typer(
 def list_(context: typer.Context, *, as_json: JsonOption = False) -> None:
     """List the machines that come with perflex."""
     from perflex.machines.files import load_machine, machine_names
+    from perflex.machines.machine import machine_table
 
     machines = [load_machine(name) for name in machine_names()]
     if as_json:
         print_json([picked(entry, "name", "vendor", "kind", "aliases") for entry in machines])
         return
-    rows = [(entry.name, f"{entry.vendor} {entry.kind}", ", ".join(entry.aliases)) for entry in machines]
-    terminal_of(context).show_table(("", "", ""), rows)
+    terminal_of(context).show_result(machine_table(machines))
 
 
 @machine.command("show", epilog="Example: perflex machine show A100-40GB")
@@ -49,7 +47,6 @@ def show(
 ) -> None:
     """Show the hardware facts of a machine, with their sources."""
     from perflex.machines.files import load_machine
-    from perflex.machines.machine import FACTS
 
     found = load_machine(name)
     if as_json:
@@ -59,23 +56,10 @@ def show(
     terminal.show(f"{found.name}: {found.vendor} {found.kind}", style="bold")
     if found.aliases:
         terminal.show(f"devices: {', '.join(found.aliases)}")
-    # Sources are cited by number, as in a paper, for many facts share one.
-    numbers = {source: number for number, source in enumerate(dict.fromkeys(found.sources.values()), start=1)}
-    width = max(map(len, FACTS))
-    lines = []
-    for fact, what in FACTS.items():
-        value = getattr(found, fact)
-        source = f"  [{numbers[found.sources[fact]]}]" if fact in found.sources else ""
-        # A CPU has no banks of local memory: that is not worth a line, an unknown clock is.
-        if value is not None or found.kind in what.kinds:
-            lines.append(
-                f"  {fact.ljust(width)}  {'not known' if value is None else _amount(value, what.unit)}{source}"
-            )
-    lines += _level_lines(found, numbers)
-    for level, ceiling in found.ceilings.items():
-        unit = "instruction/s" if level == "instructions" else "B/s"
-        lines.append(f"  roofline ceiling {level}: {ceiling.rate / 1e9:g} G{unit}  ({ceiling.source.text})")
-    terminal.show(*lines, *(f"[{number}] {origin.kind}: {origin.text}" for origin, number in numbers.items()))
+    for table in found.tables():
+        terminal.show_result(table)
+    unknown = [f"not known: {', '.join(found.unknown())}"] if found.unknown() else []
+    terminal.show(*unknown, *found.source_lines())
 
 
 @machine.command(
@@ -123,16 +107,7 @@ def detect(
 def _show_detected(terminal: Terminal, found: Detected) -> None:
     cpu, rates = found.cpu, found.rates
     terminal.show(f"{cpu.model or 'CPU'}: {cpu.cores} cores, {rates.clock_hz / 1e9:.3g} GHz (measured)")
-    headings = ("", "size", "shared by", "one core: load", "load+store", "all cores: load", "load+store")
-    table = []
-    sizes = {f"L{cache.level}": (f"{cache.size_bytes // 1024} KiB", str(cache.shared_by)) for cache in cpu.caches}
-    for level in (*sizes, "memory"):
-        row = [level, *sizes.get(level, ("", ""))]
-        for cores in ("one core", "all cores"):
-            known = [rates.rate(level, way, cores) for way in ("load", "load+store")]
-            row += ["" if rate is None else f"{rate / 1e9:.1f} GB/s" for rate in known]
-        table.append(row)
-    terminal.show_table(headings, table)
+    terminal.show_result(found.table())
     streams = [(name, rates.numbers[f"memory {name}"] / 1e9) for name in ("copy", "triad")]
     terminal.show(*(f"memory, {name}: {rate:.1f} GB/s (all cores)" for name, rate in streams))
     hypothesis = found.document["levels"][0]["overlap"]["value"]
@@ -159,7 +134,7 @@ def _content(found: Machine) -> dict[str, object]:
         "ceilings": {
             level: {"rate": ceiling.rate, "source": _cited(ceiling.source)} for level, ceiling in found.ceilings.items()
         },
-        "unknown": [fact for fact, what in FACTS.items() if getattr(found, fact) is None and found.kind in what.kinds],
+        "unknown": found.unknown(),
     }
 
 
@@ -170,41 +145,3 @@ def _cited(source: Source) -> str:
 def _with_sources(part: object, found: Machine, name: str) -> dict[str, object]:
     own = {key: source for key, source in found.sources.items() if key == name or key.startswith(f"{name}.")}
     return {**as_json(part), "sources": {key.removeprefix(f"{name}."): _cited(source) for key, source in own.items()}}
-
-
-def _level_lines(found: Machine, numbers: Mapping[Source, int]) -> list[str]:
-    lines = []
-    if found.kind == "gpu":
-        cited = f"  [{numbers[found.sources['l1_rules']]}]" if "l1_rules" in found.sources else ""
-        lines.append(f"  rules of L1's cycles (l1_rules): {found.l1_rules or 'not known'}{cited}")
-    for level in found.levels:
-        ways = f"{level.ways}-way, " if level.ways is not None else ""
-        kinds = [kind for kind, there in (("write-allocate", level.write_allocate), ("victim", level.victim)) if there]
-        rates = [
-            f"{way} {rate:g} B/cycle"
-            for way, rate in (("load", level.load_bytes_per_cycle), ("store", level.store_bytes_per_cycle))
-            if rate is not None
-        ]
-        both = ["both ways at once" if level.duplex else "one way at a time"] if rates else []
-        used = sorted({numbers[source] for key, source in found.sources.items() if key.startswith(f"{level.name}.")})
-        lines.append(
-            f"  level {level.name}: {_amount(level.size_bytes, 'B')} for {level.shared_by} core(s), {ways}"
-            f"{level.line_bytes} B lines; {', '.join([*kinds, *rates, *both])}; with what is beyond: {level.overlap}  "
-            + "".join(f"[{number}]" for number in used)
-        )
-    for stream in found.memory_streams:
-        arrays = f"{stream.loads} loaded, {stream.stores} stored, {stream.write_allocates} write-allocated"
-        source = numbers[found.sources[f"memory.{stream.name}"]]
-        lines.append(f"  memory {stream.name}: {_amount(stream.bandwidth, 'B/s')} per domain ({arrays})  [{source}]")
-    return lines
-
-
-def _amount(value: float, unit: str) -> str:
-    if unit == "B":
-        # Only whole multiples: a rounded cache size would not be the one that is computed with.
-        for factor, larger in ((2**20, "MiB"), (2**10, "KiB")):
-            if value >= factor and value % factor == 0:
-                return f"{value / factor:g} {larger}"
-    if unit in {"Hz", "B/s"}:
-        return f"{value / 1e9:g} G{unit}"
-    return f"{value:.10g}" if unit == "1" else f"{value:.10g} {unit}"

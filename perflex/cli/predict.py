@@ -98,13 +98,11 @@ def predict(
 
 def _content(entry: dict[str, Any], kernel: str, loaded: Calibration, machine: str | None) -> dict[str, Any]:
     """Return what ``--json`` prints of a prediction, which says by itself what it is of."""
-    from perflex.reports.json_files import PREDICTION
-
     lines = {"lines": lines_content(entry["lines"])} if "lines" in entry else {}
     of = {"kernel": kernel, "device": dict(loaded.device), "calibrated": loaded.date, "machine": machine}
     if loaded.transferred is not None and loaded.transferred.launches is not None:
         of |= {"launches": loaded.launches, "caches": loaded.caches}
-    return stamped(PREDICTION, of | entry | lines)
+    return stamped("perflex-prediction/1", of | entry | lines)
 
 
 def _predicted(

@@ -17,7 +17,6 @@ from perflex.store.records import numbers_in_words
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.store.contents import KernelOverview
     from perflex.store.store import Store
 
 store = typer.Typer(no_args_is_help=True, help="List, export, check and prune the stored measurements.")
@@ -34,7 +33,7 @@ _StoreOption = Annotated[
 )
 def list_(context: typer.Context, *, place: _StoreOption = None, as_json: JsonOption = False) -> None:
     """List what was measured of each kernel on each device; the median is that of the undisturbed samples."""
-    from perflex.store.contents import counts_size, overview
+    from perflex.store.contents import counts_size, overview, overview_table
 
     terminal = terminal_of(context)
     kept = _existing_store(place)
@@ -51,8 +50,7 @@ def list_(context: typer.Context, *, place: _StoreOption = None, as_json: JsonOp
         print_json(facts)
         return
     for device in dict.fromkeys(kernel.device for kernel in kernels):
-        rows = [_row(kernel) for kernel in kernels if kernel.device == device]
-        terminal.show_table(_COLUMNS, rows, title=device or "(unnamed device)")
+        terminal.show_result(overview_table(kernels, device))
     samples, failures = sum(k.samples for k in kernels), sum(k.failures for k in kernels)
     tables = f"{counts['kernels']} kernels, {counts['scops']} descriptions, {counts['counts']} portions"
     lines = [
@@ -61,17 +59,6 @@ def list_(context: typer.Context, *, place: _StoreOption = None, as_json: JsonOp
     ]
     lines += [f"set aside: {path}; delete it when you need nothing of it" for path in aside]
     terminal.show(*lines)
-
-
-_COLUMNS = ("kernel", "samples", "disturbed", "failures", "first", "last", "median")
-
-
-def _row(kernel: KernelOverview) -> tuple[str, ...]:
-    from perflex.store.contents import utc
-
-    median = "" if kernel.median_s is None else f"{1e3 * kernel.median_s:.4g} ms"
-    numbers = map(str, (kernel.samples, kernel.disturbed, kernel.failures))
-    return (kernel.label, *numbers, utc(kernel.first)[:10], utc(kernel.last)[:10], median)
 
 
 @store.command(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from math import isnan, nan
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from perflex.analysis.roofline import Limits
     from perflex.cli.terminal import Terminal
     from perflex.features import Scop
-    from perflex.features.cpu.ecm_result import Condition, EcmEstimate
+    from perflex.features.cpu.ecm_result import EcmEstimate
 
 
 def volumes(
@@ -67,7 +66,7 @@ def volumes(
     unlimited = ["registers: not given (--registers), so that they limit no work-groups"] if registers is None else []
     heading = f"kernel {scop.name} at {at} on {where.name}"
     terminal.show(heading, *_CACHES_LINES[found.caches], *unlimited, *_certainty_lines(scop))
-    _show_components(terminal, found)
+    terminal.show_result(found.table().turned(), indent=2)
     terminal.show(*_value_lines(values), *_limit_lines(limits))
 
 
@@ -86,29 +85,6 @@ _CACHES_LINES = {
     "cold": ["caches: cold, L2 holds nothing when a launch begins, and stores are written back at its end"],
     "": [],
 }
-
-
-def _parts(volumes: Any) -> dict[str, float]:
-    """Return what volumes are made of: component names and numbers, in bytes or wavefronts."""
-    return {name: float(value) for name, value in asdict(volumes).items()}
-
-
-def _show_components(terminal: Terminal, estimate: Any) -> None:
-    arrays = {name: _parts(volumes) for name, volumes in estimate.arrays.items()}
-    arrays["(all)"] = _parts(estimate.total)
-    rows = [
-        (
-            f"{name} ({'wavefronts' if 'wavefronts' in name else 'B'})",
-            *(_cell(parts, name) for parts in arrays.values()),
-        )
-        for name in dict.fromkeys(name for parts in arrays.values() for name in parts)
-    ]
-    terminal.show_table(["", *arrays], rows, indent=2)
-
-
-def _cell(parts: Mapping[str, float], name: str) -> str:
-    value = parts.get(name, nan)
-    return "-" if isnan(value) else f"{value:.6g}"
 
 
 def _value_lines(values: Mapping[str, float]) -> list[str]:
@@ -214,15 +190,15 @@ def _show_series(
         from perflex.analysis.volume_series import draw_layers
 
         draw_layers(rows, name, out)
+    from perflex.features.cpu.ecm_result import series_table
+
     first = rows[0][1]
     if as_json:
         content = [{name: size, "volumes": _volumes(found)} for size, found in rows]
         print_json({**picked(first, "kernel", "machine"), "series": content})
         return
-    of = f"kernel {first.kernel} on {first.machine}, {first.cores} core(s)"
-    terminal.show(f"{of}: bytes per iteration to the level before")
-    table = [[str(size), *(f"{level.bytes:.5g}" for level in found.levels)] for size, found in rows]
-    terminal.show_table([name, *(level.name for level in first.levels)], table, indent=2)
+    terminal.show(f"kernel {first.heading}")
+    terminal.show_result(series_table(rows, name), indent=2)
     if out is not None:
         terminal.show(f"picture: {out}")
 
@@ -248,22 +224,15 @@ def _content(found: EcmEstimate) -> dict[str, Any]:
 
 
 def _show(terminal: Terminal, found: EcmEstimate, sizes: Mapping[str, int]) -> None:
-    at = sizes_text(sizes)
-    terminal.show(f"kernel {found.kernel} at {at} on {found.machine}, {found.cores} core(s)", "layer conditions")
-    headings = ("cache", "reuse over", "holds if", "up to", "here")
-    terminal.show_table(headings, [_condition_row(entry) for entry in found.conditions], indent=2)
+    terminal.show(f"kernel {found.heading}, at {sizes_text(sizes)}")
+    terminal.show_result(found.condition_table(), indent=2)
     if any("lid" in entry.inequality for entry in found.conditions):
         terminal.show("  lid0, lid1, ...: work-items of a work-group along axis 0, 1, ...")
     if found.varying:
         loops = ", ".join(found.varying)
         terminal.show(f"  loops whose range depends on others ({loops}): conditions for the longest, bytes as means")
-    terminal.show(f"bytes per iteration ({found.iterations:.6g} iterations)")
-    table = []
-    for before, level in zip(["registers", *(level.name for level in found.levels)], found.levels, strict=False):
-        cycles = "-" if level.cycles is None else f"{level.cycles:.4g}"
-        numbers = [f"{value:.5g}" for value in (level.load_bytes, level.store_bytes, level.bytes)]
-        table.append([f"{before} - {level.name}", *numbers, cycles])
-    terminal.show_table(("between", "loads", "stores", "sum", "cycles"), table, indent=2)
+    terminal.show(f"{found.iterations:.6g} iterations")
+    terminal.show_result(found.table(), indent=2)
     lines = [f"  bandwidth of the memory: {found.memory_stream}"] if found.memory_stream else []
     if found.conflicts:
         lines.append("conflict misses, counted in the bytes above but not in the layer conditions")
@@ -271,12 +240,6 @@ def _show(terminal: Terminal, found: EcmEstimate, sizes: Mapping[str, int]) -> N
     if found.approximated:
         lines.append("not followed exactly")
     terminal.show(*lines, *(f"  {note}" for note in found.approximated))
-
-
-def _condition_row(entry: Condition) -> list[str]:
-    largest = f"{entry.symbol} = {entry.largest}" if entry.largest is not None else "-"
-    loop = "all data" if entry.loop == "all" else f"loop {entry.loop}"
-    return [entry.level, loop, entry.inequality, largest, "met" if entry.met else "not met"]
 
 
 def block(

@@ -13,6 +13,7 @@ from perflex.devices.cuda import cuda_absence
 from perflex.devices.device import API_NAMES, Device, matching, short_names, split_spec
 from perflex.errors import DeviceError
 from perflex.html import shown_by
+from perflex.tables import Table, fixed, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,13 +25,32 @@ class DeviceInfos(tuple["DeviceInfo", ...]):
     """Devices: a tuple that notebooks show as a table."""
 
     __slots__ = ()
-    _repr_html_ = shown_by("devices.html", named_devices="perflex.devices.listing:named_devices")
 
+    def table(self) -> Table:
+        """Return a row for each device, with the words that single it out."""
+        columns = [
+            text("device"), text("works"), text("name"), fixed("sub_group_size", "sub-group", unit="work-items"),
+            fixed("compute_units"), fixed("local_memory_bytes", "local memory", unit="KiB", factor=1 / 1024),
+            text("driver"), text("api", "reached through"), text("found_by"),
+        ]  # fmt: skip
+        names = short_names([info.device for info in self])
+        return Table("Devices", columns, [
+            (
+                name + (" (default)" if info.default else ""),
+                "yes" if info.usable else f"no: {info.reason}",
+                str(info.device),
+                # Only a kernel that ran tells the size of sub-groups.
+                info.device.sub_group_size if info.usable else None,
+                info.device.compute_units,
+                info.device.local_memory_bytes,
+                info.device.driver,
+                API_NAMES[info.device.api],
+                info.found_by,
+            )
+            for name, info in zip(names, self, strict=True)
+        ])  # fmt: skip
 
-def named_devices(infos: Sequence[DeviceInfo]) -> list[tuple[str, DeviceInfo, str]]:
-    """Return devices with the words that single each out, and the name of its interface."""
-    names = short_names([info.device for info in infos])
-    return [(name, info, API_NAMES[info.device.api]) for name, info in zip(names, infos, strict=True)]
+    _repr_html_ = shown_by("result.html")
 
 
 def list_devices() -> DeviceInfos:

@@ -9,6 +9,7 @@ import numpy as np
 
 from perflex.errors import CalibrationError
 from perflex.html import shown_by
+from perflex.tables import Table, number, percent, seconds, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -84,7 +85,28 @@ class FeatureTable:
         """Return the number of rows."""
         return len(self.kernels)
 
-    _repr_html_ = shown_by("feature_table.html")
+    def table(self) -> Table:
+        """Return a row for each kernel: its values, and the spread of repeated timings."""
+        columns = [text("kernel")]
+        for name in self.features:
+            unit = self.info[name].unit if name in self.info else ""
+            # A measured time in seconds: in the unit that suits it.
+            timed = name == self.output and unit in {"s", ""} and "time" in name
+            columns.append(seconds(name, name) if timed else number(name, name, unit=unit))
+        spread = [None] * len(self) if self.spread is None else self.spread.tolist()
+        rows = [(name, *own, s) for name, own, s in zip(self.kernels, self.values.tolist(), spread, strict=True)]
+        return Table(
+            "Measurement kernels", [*columns, percent("spread", meaning="relative spread of repeated timings")], rows
+        )
+
+    @property
+    def heading(self) -> str:
+        """What the rows are."""
+        left_out = f"; {len(self.dropped)} kernels were left out" if self.dropped else ""
+        where = f" on {self.device}" if self.device else ""
+        return f"{len(self)} kernels{left_out}{where}; {self.sub_group_size} work-items per sub-group"
+
+    _repr_html_ = shown_by("result.html")
 
     def column(self, feature: str) -> NDArray[np.float64]:
         """Return the values of one feature, shape ``(len(self),)``.

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.errors import MachineError
 from perflex.html import shown_by
+from perflex.tables import Column, Table, fixed, number, text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 # What each unit is in SI units; units of one dimension can stand for one another in a file.
 UNITS: Mapping[str, Mapping[str, float]] = {
@@ -34,6 +35,17 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     )
     for unit in group
 }
+
+
+def in_natural_unit(value: float, unit: str) -> tuple[float, str]:
+    """Return a value in SI units in the largest unit of which it is one or more; bytes in units they are whole of."""
+    fitting = [
+        (factor, name)
+        for name, factor in UNITS[unit].items()
+        if value >= factor and (unit != "B" or value % factor == 0)
+    ]
+    factor, name = max(fitting, default=(1.0, unit))
+    return value / factor, "" if name == "1" else name
 
 
 @dataclass(frozen=True)
@@ -362,18 +374,88 @@ class Machine:
         values = {name: getattr(self, name) for name in FACTS}
         return {name: value for name, value in values.items() if value is not None}
 
-    _repr_html_ = shown_by("machine.html", fact_rows="perflex.machines.machine:fact_rows")
+    def unknown(self) -> list[str]:
+        """Return the facts that machines of its kind have and that are not known of it."""
+        return [name for name, fact in FACTS.items() if getattr(self, name) is None and self.kind in fact.kinds]
+
+    def _numbered(self) -> dict[Source, int]:
+        # Sources are cited by number, as in a paper, for many facts share one.
+        cited = dict.fromkeys([*self.sources.values(), *(one.source for one in self.ceilings.values())])
+        return {source: number for number, source in enumerate(cited, start=1)}
+
+    def source_lines(self) -> list[str]:
+        """Return the sources that the tables cite, a line each."""
+        return [f"[{number}] {source.kind}: {source.text}" for source, number in self._numbered().items()]
+
+    def _cited(self, key: str) -> str:
+        """Return the numbers of the sources of a fact, or of all facts of a level."""
+        numbers = self._numbered()
+        found = {numbers[source] for name, source in self.sources.items() if name == key or name.startswith(f"{key}.")}
+        return "".join(f"[{number}]" for number in sorted(found))
+
+    def tables(self) -> list[Table]:
+        """Return facts, cache levels, bandwidths of the memory and ceilings of the roofline; of what there is."""
+        facts: list[Sequence[Any]] = [
+            (name, *in_natural_unit(value, FACTS[name].unit), self._cited(name)) for name, value in self.known().items()
+        ]
+        facts += [("l1_rules", self.l1_rules, "", self._cited("l1_rules"))] if self.l1_rules else []
+        levels = [
+            (*(getattr(level, column.name) for column in _LEVELS[:-1]), self._cited(level.name))
+            for level in self.levels
+        ]
+        streams = [
+            (one.name, one.bandwidth, one.loads, one.stores, one.write_allocates, self._cited(f"memory.{one.name}"))
+            for one in self.memory_streams
+        ]
+        rates = [
+            (
+                level,
+                *in_natural_unit(one.rate, "instruction/s" if level == "instructions" else "B/s"),
+                f"[{self._numbered()[one.source]}]",
+            )
+            for level, one in self.ceilings.items()
+        ]
+        found = [
+            Table("Facts", _FACTS, facts),
+            Table("Cache levels", _LEVELS, levels),
+            Table("Bandwidths of a domain's memory, by arrays in it", _STREAMS, streams),
+            Table("Ceilings of the roofline", [text("level"), *_FACTS[1:]], rates),
+        ]
+        return [table for table in found if table.rows]
+
+    _repr_html_ = shown_by("machine.html")
+
+
+def _exactly(value: float) -> str:
+    return f"{value:.10g}"
+
+
+_FACTS = (text("fact"), Column("value", write=_exactly), text("unit"), text("source"))
+_LEVELS = (
+    text("name", "level"),
+    Column("size_bytes", "size", write=_exactly, unit="KiB", factor=1 / 1024),
+    fixed("shared_by", unit="cores"),
+    fixed("line_bytes", "line", unit="B"),
+    fixed("ways"),
+    number("load_bytes_per_cycle", "load", unit="B/cycle"),
+    number("store_bytes_per_cycle", "store", unit="B/cycle"),
+    text("duplex", "both at once"),
+    text("write_allocate"),
+    text("victim"),
+    text("overlap", "with what is beyond"),
+    text("source"),
+)
+_STREAMS = (
+    text("name", "benchmark"), number("bandwidth", unit="GB/s", factor=1e-9), fixed("loads"), fixed("stores"),
+    fixed("write_allocates"), text("source"),
+)  # fmt: skip
+
+
+def machine_table(machines: Iterable[Machine]) -> Table:
+    """Return a row for each machine."""
+    return Table.of("Machines", [text("name"), text("vendor"), text("kind"), text("aliases", "devices")], machines)
 
 
 FACTS: Mapping[str, Fact] = {
     entry.name: entry.metadata["fact"] for entry in fields(Machine) if "fact" in entry.metadata
 }
-
-
-def fact_rows(machine: Machine) -> list[tuple[str, float, str, str | None]]:
-    """Return name, value, unit and source of each fact that is known."""
-    known = [(name, value, FACTS[name].unit, name) for name, value in machine.known().items()]
-    known += [(f"{level.name} size", level.size_bytes, "B", f"{level.name}.size_bytes") for level in machine.levels]
-    known += [(f"memory {s.name}", s.bandwidth, "B/s", f"memory.{s.name}") for s in machine.memory_streams]
-    sources = {name: f"{source.kind}: {source.text}" for name, source in machine.sources.items()}
-    return [(name, value, unit, sources.get(key)) for name, value, unit, key in known]

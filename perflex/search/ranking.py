@@ -207,7 +207,7 @@ class Ranking(Sequence[Ranked]):
 
     def table(self, *, kept: bool = False) -> Table:
         """Return a row for each variant, or for those that are kept, fastest first; times in seconds."""
-        chosen = "Kept variants" if kept else "Variants"
+        chosen = "Kept variants" if kept and self.dropped else "Variants"
         unit = "in the output feature's unit: seconds for a wall time"
         return Table(
             f"{chosen} by {'measured' if self.timed else 'predicted'} time",

@@ -21,10 +21,11 @@ from perflex.store.records import (
     sample_of,
     sound_rows,
 )
+from perflex.tables import Table, fixed, seconds, text
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from perflex.store.records import Failure
     from perflex.store.store import Store
@@ -74,6 +75,18 @@ class KernelOverview:
     def as_dict(self) -> dict[str, object]:
         """Return the facts for JSON."""
         return {**vars(self), "first_utc": utc(self.first), "last_utc": utc(self.last)}
+
+
+def overview_table(kernels: Iterable[KernelOverview], device: str) -> Table:
+    """Return what the store has of the kernels of a device."""
+    columns = [
+        text("label", "kernel"), fixed("samples"), fixed("disturbed"), fixed("failures"), text("first"), text("last"),
+        seconds("median_s"),
+    ]  # fmt: skip
+    return Table(device or "(unnamed device)", columns, [
+        (k.label, k.samples, k.disturbed, k.failures, utc(k.first)[:10], utc(k.last)[:10], k.median_s)
+        for k in kernels if k.device == device
+    ])  # fmt: skip
 
 
 def utc(seconds: float) -> str:

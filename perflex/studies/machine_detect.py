@@ -16,6 +16,7 @@ from perflex.errors import DeviceError, MachineError
 from perflex.features.sized_kernel import SizedKernel
 from perflex.machines.host import reported_cpu
 from perflex.studies.machine_document import ALL, ONE, Bandwidths, machine_document
+from perflex.tables import Table, fixed, number, text
 from perflex.timing.measuring import measure
 from perflex.timing.options import TimingOptions
 from perflex.timing.results import Timing
@@ -257,8 +258,8 @@ def repeated_rates(
     begin = clock()
     failures: list[MachineError] = []
     apart: dict[str, float] = {}
-    for number in range(_RUNS):
-        if number and clock() - begin > limit_s:
+    for attempt in range(_RUNS):
+        if attempt and clock() - begin > limit_s:
             break
         try:
             found.append(run())
@@ -310,6 +311,19 @@ class Detected:
     rates: Bandwidths
     # What is missing or looks wrong, in words.
     remarks: tuple[str, ...]
+
+    def table(self) -> Table:
+        """Return the measured bandwidths of each level."""
+        ways = [(way, cores) for cores in ("one core", "all cores") for way in ("load", "load+store")]
+        columns = [
+            text("level"), number("size_bytes", "size", unit="KiB", factor=1 / 1024), fixed("shared_by", unit="cores"),
+            *(number(f"{way} ({cores})", f"{cores}: {way}", unit="GB/s", factor=1e-9) for way, cores in ways),
+        ]  # fmt: skip
+        sizes = {f"L{one.level}": (one.size_bytes, one.shared_by) for one in self.cpu.caches}
+        return Table("Bandwidths", columns, [
+            (level, *sizes.get(level, (None, None)), *(self.rates.rate(level, *how) for how in ways))
+            for level in (*sizes, "memory")
+        ])  # fmt: skip
 
 
 def cpu_device(spec: str = "") -> Device:

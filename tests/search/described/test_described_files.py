@@ -319,7 +319,6 @@ def pruned_by(space, measured=20, **more):
         ({"keep": 0}, "at least one"),
         ({"measured": [400]}, "numbers, 0 to 399"),
         ({"measured": {"a": 1.0}}, "numbers, 0 to 399"),
-        ({"sizes": {"n": 1}}, "no calibration; leave them out"),
     ],
 )
 def test_pruning_refuses_nonsense(measured, more, message):

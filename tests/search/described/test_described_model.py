@@ -118,12 +118,13 @@ def test_a_promise_ends_the_search_of_a_described_space():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "give your own function as device"),
-        ({"device": "A100"}, "give your own function as device"),
-        ({"device": lambda _: 1.0, "machine": "V100"}, "no sizes, calibration, machine or timing"),
-        ({"device": lambda _: None}, "must be a number, nan if it failed"),
-        ({"device": lambda _: "CompilationFailedConfig"}, "must be a number, nan if it failed"),
-        ({"device": lambda _: float("inf")}, r"none of the 30 variants .* measure returned no time \(30\)"),
+        ({}, "give your own function as measure"),
+        ({"device": "A100"}, "give your own function as measure"),
+        ({"measure": lambda _: 1.0, "machine": "V100"}, "no sizes, calibration or machine"),
+        ({"measure": lambda _: 1.0, "device": "A100"}, "leave one out"),
+        ({"measure": lambda _: None}, "must be a number, nan if it failed"),
+        ({"measure": lambda _: "CompilationFailedConfig"}, "must be a number, nan if it failed"),
+        ({"measure": lambda _: float("inf")}, r"none of the 30 variants .* measure returned no time \(30\)"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(given, message):
