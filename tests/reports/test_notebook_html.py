@@ -88,7 +88,6 @@ def test_pruned_and_ranked_variants(calibration):
     space = small_space()
     sizes = {"n": 1024}
     ranking = rank(space, calibration, sizes)
-    assert isinstance(ranking, list)
     assert [v.rank for v in ranking[:2]] == [1, 2]
     assert list(pickle.loads(pickle.dumps([(v.name, v.predicted) for v in ranking])))
     table = checked(shown(ranking)).tables[0]
