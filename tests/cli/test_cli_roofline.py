@@ -44,7 +44,7 @@ def test_the_least_time(content, shown):
     assert kernel["intensities"]["l1"] == pytest.approx(kernel["f_inst_thread"] / 32 / kernel["f_txn_l1"])
     # Limits have the names that they have in volumes.
     (limiter,) = (line.split()[1] for line in shown(*words).splitlines() if line.startswith("limiter"))
-    assert f"  {limiter}: " in shown("volumes", TILED, "n=64", "--machine", "V100")
+    assert f"\n{limiter} " in shown("volumes", TILED, "n=64", "--machine", "V100")
 
 
 def test_many_kernels_go_to_several_pictures(shown, tmp_path):
