@@ -24,11 +24,10 @@ from perflex.html import shown
 from perflex.machines.machine import machine_table
 from perflex.store.contents import KernelOverview, overview_table
 from perflex.studies.demo import demo_table
-from perflex.studies.doctor import Finding, finding_table
 from perflex.studies.evaluation.tables import evaluation_tables
 from perflex.tables import Column, Table, fixed, number, percent, seconds, significant, text
 from sample_kernels import matmul
-from support.evaluations import small_evaluation
+from studies.small_evaluation import small_evaluation
 from support.html_structure import checked
 
 NASTY = "<script>alert('&')</script>\"'"
@@ -78,8 +77,7 @@ def lines():
 
 def others():
     seen = KernelOverview("d", "k", 1, 9, 2, 0, 0.0, 86400.0, 1e-3)
-    doubt = Finding("load", "poor", NASTY, "wait")
-    return [overview_table([seen], "d"), finding_table("", [doubt]), machine_table([load_machine("V100")])]
+    return [overview_table([seen], "d"), machine_table([load_machine("V100")])]
 
 
 # Each returns some tables of a result.
@@ -200,3 +198,40 @@ def test_nothing_gets_through_unescaped():
 def test_rows_of_objects_and_of_mappings():
     columns = [text("a"), number("b")]
     assert Table.of("", columns, [SimpleNamespace(a="x", b=1), {"a": "y", "b": 2}]).rows == [["x", 1], ["y", 2]]
+
+
+TABLE = Table(
+    "Title",
+    [text("kernel"), fixed("samples"), text("first seen"), seconds("median time"), text("remark")],
+    [
+        ("matmul_sq(dtype=float32, prefetch=True, lsize_0=16)", 12, "2026-01-01", 1.234e-3, "text [bold] words " * 4),
+        ("16x16", 3, "2026-02-02", 0.0125e-3, ""),
+    ],
+)
+
+
+@pytest.mark.parametrize("width", [40, 48, 60, 80, 120])
+def test_tables_fit_the_terminal_and_lose_nothing(width, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(width))
+    Terminal().show_result(TABLE, indent=2)
+    title, *lines = capsys.readouterr().out.splitlines()
+    assert title == "  Title"
+    assert all(line.startswith("  ") and len(line) <= width for line in lines)
+    assert not set("".join(lines)) & set("─│┃━┏┓")
+    # Cells take several lines; each letter of them is there. Where there is no room for columns, headings are repeated.
+    shown = "".join("".join(lines).split())
+    cells = ["".join(cell.split()) for row in TABLE.seen("everywhere").texts() for cell in row]
+    if width > 48:
+        headings = TABLE.seen("everywhere").headings()
+        assert sorted(shown) == sorted("".join(["".join("".join(headings).split()), *cells]))
+    else:
+        assert all(cell in shown for cell in cells)
+
+
+def test_a_pipe_has_one_line_for_each_row(capsys):
+    Terminal().show_result(TABLE, most=1)
+    title, head, first, more = capsys.readouterr().out.splitlines()
+    assert (title, more) == ("Title", "and 1 more; --json prints all")
+    # Numbers end where their heading does; texts begin there, also those that begin with a digit.
+    assert head.index("samples") + len("samples") == first.index("  2026")
+    assert first.index("2026") == head.index("first seen")
