@@ -52,12 +52,7 @@ def summary_table(evaluations: Iterable[DeviceEvaluation], *, variants: bool | N
         percent("max_error", "maximum"),
         percent("geomean_error", "geometric mean", place="pages"),
         fixed("typical_factor", digits=2, place="pages", meaning="between predicted and measured time"),
-        Column(
-            "pairs_ranked_right",
-            "pairs right",
-            write="{:g}".format,
-            meaning="variants at one size whose order is predicted",
-        ),
+        Column("pairs_ranked_right", "pairs right", write="{:g}".format, meaning="whose order is predicted"),
         fixed("pairs", "of pairs", meaning="whose measured times differ by more than 7 %"),
         fixed("spearman", "rank correlation", 2, place="pages"),
         percent("loss_mean", "loss", meaning="of the predicted fastest, mean over sizes"),
