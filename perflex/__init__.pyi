@@ -46,6 +46,7 @@ from .search.tuner import Tuner as Tuner
 from .search.tuning import tune as tune
 from .search.variant_space import VariantSpace as VariantSpace
 from .store.store import using_store as using_store
+from .studies.judged import judge as judge
 from .timing.executors.dask import dask_executor as dask_executor
 from .timing.measuring import time_kernel as time_kernel
 from .timing.options import TimingOptions as TimingOptions

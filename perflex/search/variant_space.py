@@ -16,6 +16,7 @@ from perflex.features.values import target_of
 from perflex.html import shown_by
 from perflex.search.formula import SCALARS, parse_formula
 from perflex.search.variants import EnumeratedSpace, Variants, Work, built, extract_space, settings_text
+from perflex.tables import Table, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -295,7 +296,19 @@ class VariantSpace:
         rules = f", {len(self._constraints)} constraints" if self._constraints else ""
         return f"<VariantSpace {self.name}: {self.combinations} combinations ({values}){rules}>"
 
-    _repr_html_ = shown_by("space.html")
+    @property
+    def heading(self) -> str:
+        """Its name and size."""
+        return f"{self.name}: {self.combinations} combinations before constraints"
+
+    def tables(self) -> list[Table]:
+        """Return its parameters and constraints."""
+        values = [(name, ", ".join(map(repr, some))) for name, some in self.values.items()]
+        found = [Table("Parameters", [text("parameter"), text("values")], values)]
+        constraints = [(str(one),) for one in self.constraints]
+        return found + ([Table("Constraints", [text("constraint", code=True)], constraints)] if constraints else [])
+
+    _repr_html_ = shown_by("result.html")
 
 
 def _listed(constraints: object) -> Iterable[object]:

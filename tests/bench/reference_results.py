@@ -289,9 +289,9 @@ def feature_values(machine: str, names: Any, kernel: Any, sizes: dict[str, int])
 
 
 COMMANDS = (
-    "", "block", "calibrate", "catalog", "demo", "devices", "diagnose", "doctor", "evaluate", "export-times",
+    "", "block", "calibrate", "catalog", "demo", "devices", "diagnose", "doctor", "evaluate",
     "features", "layers", "machine", "machine detect", "machine list", "machine show", "predict", "prune",
-    "prune-table", "rank", "report", "roofline", "store", "store export", "store list", "store prune", "store verify",
+    "prune-table", "rank", "roofline", "store", "store export", "store list", "store prune", "store verify",
     "transfer", "tune", "volumes",
 )  # fmt: skip
 # Options of commands that time nothing; FOLDER is empty at first. Each line is a command, its kernel and the rest.
@@ -314,7 +314,6 @@ rank CALIBRATION PREFETCHING NAIVE n=1056
 rank CALIBRATION PREFETCHING NAIVE n=1056 --json
 prune CALIBRATION examples/matmul_space.py:space n=512 --keep 5% --out FOLDER
 prune CALIBRATION NAIVE n=512
-export-times CALIBRATION --out FOLDER/times.csv
 machine list --json
 machine show nowhere
 volumes NAIVE --machine V100 n=512 --registers 128

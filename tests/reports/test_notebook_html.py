@@ -1,4 +1,4 @@
-"""What notebooks show of results: well formed, escaped, with the numbers of the objects."""
+"""Results in notebooks and on pages: well formed, escaped, warnings first, with the numbers of the objects."""
 
 import math
 import pickle
@@ -10,29 +10,22 @@ import msgspec
 import numpy as np
 import pytest
 
-from perflex import (
-    Calibration,
-    Device,
-    FeatureTable,
-    Model,
-    VariantSpace,
-    diagnose,
-    estimate_volumes,
-    list_devices,
-    load_machine,
-    prune,
-    rank,
-)
+from perflex import Calibration, Model, VariantSpace, diagnose, load_machine, prune, rank
+from perflex.analysis.roofline import ceilings_of, place_of
 from perflex.calibration.interval import PredictionInterval
-from perflex.devices.device import DeviceInfo
-from perflex.errors import MeasurementError
+from perflex.errors import FileFormatError, MeasurementError
 from perflex.features import count_features, extract_scop
+from perflex.reports.calibration_part import calibration_part
+from perflex.reports.evaluation_part import evaluation_part
+from perflex.reports.page import write_page
+from perflex.reports.roofline_part import roofline_part
 from perflex.testing import FakeDevice
 from sample_kernels import matmul
-from support.html_structure import checked
+from studies.small_evaluation import MEASURED, small_evaluation
+from support.html_structure import Document, checked
 from support.spaces_for_tests import small_space
 
-NASTY = "<b>&\"'"
+NASTY = "<b>&\"'--></script>"
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +51,6 @@ def test_a_fit_and_a_calibration(calibration):
     assert errors.numbers("maximum (%)") == [pytest.approx(max(map(abs, calibration.fit.relative_errors)))]
     whole = checked(shown(replace(calibration, device={"name": NASTY})))
     assert NASTY in whole.text
-    assert whole.table("Parameters").rows == fit.table("Parameters").rows
     assert " ".join(calibration.model.expression.split()) in whole.text
 
 
@@ -79,18 +71,6 @@ def test_a_diagnosis(calibration):
         own = [k.cross_validation_error for k in diagnosis.kernels if k.generator == generator.name]
         rms = math.sqrt(np.mean(np.square(own)))
         assert rms == pytest.approx(generator.cross_validation_error, nan_ok=True)
-
-
-def test_a_feature_table():
-    table = FeatureTable(
-        "f_cl_wall_time", ("f_cl_wall_time", "f_op_float32_add"), (NASTY, "k2"),
-        np.array([[2e-3, 5.0], [4e-3, 7.0]]), spread=np.array([0.01, np.nan]),
-    )  # fmt: skip
-    found = checked(shown(table)).tables[0]
-    assert found.column("kernel") == [NASTY, "k2"]
-    assert found.column("f_cl_wall_time (ms)") == ["2.00", "4.00"]
-    assert found.numbers("f_op_float32_add") == [5.0, 7.0]
-    assert found.column("spread (%)") == ["1.0", ""]
 
 
 def test_a_model_as_a_formula():
@@ -133,26 +113,6 @@ def test_pruned_and_ranked_variants(calibration):
     assert pruning.decision.explanation in found.text
 
 
-def test_counted_features():
-    from uipick import ALL_GENERATORS, KernelCollection
-
-    kernel = KernelCollection(ALL_GENERATORS).generate_kernels(
-        ["matmul_sq", "prefetch:False", "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True", "n:512"]
-    )[0]
-    scop = extract_scop(kernel.kernel)
-    counted = count_features(scop, {"n": 512})
-    assert isinstance(counted, list)
-    table = checked(shown(counted)).tables[0]
-    assert table.column("feature") == [f.identifier for f in counted]
-    assert table.numbers("value") == [f.value for f in counted]
-    assert checked(shown(count_features(scop))).tables[0].head == ["feature", "count", "unit", "remarks"]
-    volumes = estimate_volumes(scop, {"n": 512}, load_machine("V100"))
-    found = checked(shown(volumes))
-    moved = found.table("Data volumes")
-    assert moved.column("array") == [*volumes.arrays, "all"]
-    assert moved.numbers("DRAM to L2 (MB)")[-1] == volumes.total.dram_load
-
-
 def test_intervals(calibration):
     time, low, high = np.array([[1e-3, 2e-3, 3.0], [5e-4, 1e-3, 1.0], [2e-3, 4e-3, 9.0]])
     interval = PredictionInterval(time, low, high, 0.9, 0 * time, 0 * time, 5, doubts=(NASTY,))
@@ -179,44 +139,16 @@ def test_a_space():
     assert "tile < 16" in found.text
 
 
-@pytest.mark.parametrize("name", ["V100", "Gold-6248"])
-def test_a_machine(name):
-    machine = load_machine(name)
-    table = checked(shown(machine)).table("Facts")
-    values = dict(zip(table.column("fact"), table.numbers("value"), strict=True))
-    assert values.items() >= machine.known().items()
-    assert len(values) == len(machine.known()) + len(machine.levels) + len(machine.memory_streams)
-    place = table.column("fact").index("clock_hz")
-    assert table.column("unit")[place] == "Hz"
-    assert machine.sources["clock_hz"].text in table.column("source")[place]
-    assert NASTY in checked(shown(replace(machine, vendor=NASTY))).text
-
-
-def test_a_scop():
-    scop = msgspec.structs.replace(extract_scop(matmul(prefetch=True)), name=NASTY)
-    found = checked(shown(scop))
-    assert f"{NASTY}, sizes n" in found.text
-    assert found.table("Arrays").column("array") == [array.name for array in scop.arrays]
-    statements = found.table("Statements")
-    assert statements.column("statement") == [statement.name for statement in scop.statements]
-    assert statements.column("domain") == [str(statement.domain) for statement in scop.statements]
-    assert "1 madd float32" in statements.column("operations")
-
-
-def test_devices(monkeypatch):
-    named = Device(NASTY, "here", "maker", "1", compute_units=3, local_memory_bytes=2**15, sub_group_size=8)
-    infos = (
-        DeviceInfo(named, usable=True, reason="", found_by="x", default=True),
-        DeviceInfo(replace(named, name="other"), usable=False, reason="it crashes", found_by="x"),
-    )
-    monkeypatch.setattr("perflex.devices.listing._listed", lambda: (infos, ()))
-    assert list_devices() == infos
-    table = checked(shown(list_devices())).table("Devices")
-    assert table.column("works") == ["yes", "it crashes"]
-    assert [text.endswith("(default)") for text in table.column("device")] == [True, False]
-    assert table.column("name") == [str(info.device) for info in infos]
-    assert table.column("local memory (KiB)") == ["32", "32"]
-    assert table.numbers("sub-group (work-items)") == [8, None]
+@pytest.mark.parametrize("make", [lambda _: load_machine("V100"), count_features, lambda scop: scop])
+def test_results_are_shown_by_their_tables_in_a_style_of_their_own(make):
+    thing = make(extract_scop(matmul(prefetch=True)))
+    text = shown(thing)
+    tables = thing.tables() if hasattr(thing, "tables") else [thing.table()]
+    assert [table.caption for table in checked(text).tables] == [table.caption for table in tables]
+    style = text.partition("<style>")[2].partition("</style>")[0]
+    rules = [line for line in style.splitlines() if "{" in line]
+    assert rules
+    assert all(part.strip().startswith(".perflex") for rule in rules for part in rule.partition("{")[0].split(","))
 
 
 def test_showing_loads_its_code_only_when_it_is_asked_for():
@@ -226,3 +158,107 @@ def test_showing_loads_its_code_only_when_it_is_asked_for():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+@pytest.fixture(scope="module")
+def diagnosis(calibration):
+    return diagnose(calibration)
+
+
+@pytest.fixture(scope="module")
+def parts(calibration, diagnosis):
+    nasty = {**calibration.device, "name": NASTY, "driver": NASTY}
+    machine = load_machine("V100")
+    place = place_of(extract_scop(matmul(prefetch=True)), {"n": 512}, machine, ceilings_of(machine))
+    places = [replace(place, name=name, seconds=1e-3, seconds_kind="measured") for name in (NASTY, "b", "c", "d")]
+    return {
+        "calibration": calibration_part(replace(calibration, device=nasty, dropped=((NASTY, NASTY),)), diagnosis),
+        "roofline": roofline_part([replace(places[0], absent={"f_txn_x": NASTY}), *places[1:]], machine, "a GPU"),
+        "evaluation": evaluation_part(small_evaluation(NASTY)),
+    }
+
+
+@pytest.fixture(scope="module")
+def pages(parts, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    write_page(folder / "all", list(parts.values()))
+    for name, part in parts.items():
+        write_page(folder / name, [part])
+    return {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["calibration", "roofline", "evaluation", "all"])
+def test_a_page_is_whole_and_needs_nothing_from_outside(pages, name):
+    found = checked(pages[name])
+    assert NASTY in found.text
+    assert NASTY not in pages[name]
+    assert all(link.startswith(("#picture-", "#part-", "#provenance")) for link in Document(pages[name]).links)
+    style = pages[name].partition("<style>")[2].partition("</style>")[0]
+    assert not [word for word in ("@import", "url(") if word in style]
+    assert all(word in style for word in ("prefers-color-scheme: dark", "@media print"))
+    # Warnings, results, provenance, in this order.
+    titles = [title for level, title in found.headings if level == "h2"]
+    assert (titles[0], titles[-1], len(titles)) == ("Warnings", "Provenance", 5 if name == "all" else 2)
+    assert 'class="notice warning"' not in pages[name].partition('id="part-1"')[2]
+
+
+def test_the_page_of_a_calibration(pages, calibration, diagnosis):
+    found = checked(pages["calibration"])
+    shown = [(kind, text.partition(": ")[2]) for kind, text in found.notices]
+    assert set(diagnosis.notices()) <= set(shown)
+    assert all(value in found.text for value in (calibration.date, *calibration.versions.values()))
+    parameters = found.table("Parameters")
+    assert parameters.column("parameter") == list(calibration.fit)
+    assert parameters.numbers("value") == [p.value for p in calibration.fit.parameters]
+    kernels = found.table("Measurement kernels")
+    assert sorted(kernels.column("kernel")) == sorted(calibration.fit.kernels)
+    sizes = [abs(e) for e in kernels.numbers("without itself (%)") if e is not None]
+    assert sizes == sorted(sizes, reverse=True)
+    accuracy = found.table("Relative errors")
+    errors = np.abs(calibration.fit.relative_errors)
+    measures = {"rms": math.sqrt(np.mean(errors**2)), "median": np.median(errors), "maximum": errors.max()}
+    for heading, value in measures.items():
+        assert accuracy.numbers(f"{heading} (%)")[0] == pytest.approx(value)
+    # The baseline, computed the long way: each kernel's time is the geometric mean of those of other generators.
+    table = calibration.table
+    seconds = dict(zip(table.kernels, table.column(table.output), strict=True))
+    owner = dict(zip(table.kernels, table.groups, strict=True))
+    held_out = [k.name for k in diagnosis.kernels if not math.isnan(k.cross_validation_error)]
+    rest = {name: [s for other, s in seconds.items() if owner[other] != owner[name]] for name in held_out}
+    baseline = [math.prod(s ** (1 / len(own)) for s in own) / seconds[name] - 1 for name, own in rest.items()]
+    assert accuracy.numbers("rms (%)")[-1] == pytest.approx(math.sqrt(np.mean(np.square(baseline))))
+    assert accuracy.numbers("cases")[-2:] == [len(held_out)] * 2
+    assert accuracy.numbers("rms (%)")[-2] == pytest.approx(diagnosis.cross_validation_error)
+
+
+def test_the_page_of_a_roofline(pages):
+    found = checked(pages["roofline"])
+    assert found.table("Kernels and their limits").numbers("time (µs)") == [1e-3] * 4
+    assert [text for _, text in found.notices] == [f"Warning: no transactions of f_txn_x: {NASTY}"]
+    assert "times measured on a GPU" in found.text
+    # Three kernels in a picture.
+    assert pages["roofline"].count("<figure>") == 2
+
+
+def test_the_page_of_an_evaluation(pages):
+    found = checked(pages["evaluation"])
+    (result,) = small_evaluation().studies
+    methods = found.table("Models and baselines")
+    assert methods.column("predicted by") == ["linear", "overlap", "roofline"]
+    for heading, measure in {"median": "median", "rms": "rms", "maximum": "maximum", "loss": "loss_mean"}.items():
+        assert methods.numbers(f"{heading} (%)") == [getattr(result.accuracy(name), measure) for name in result.methods]
+    assert methods.column("beats baselines") == ["no", "yes", ""]
+    assert methods.column("used") == ["yes", "", ""]
+    warned = " ".join(text for kind, text in found.notices if kind == "warning")
+    assert result.judgement in warned
+    assert "changed by +30.0 %" in warned
+    assert "1 of 4 measured times rest on samples that others disturbed" in warned
+    assert any(kind == "remark" and NASTY in text for kind, text in found.notices)
+    assert found.table("Predicted and measured times").numbers("measured (ms)") == list(MEASURED.values())
+    empty = replace(small_evaluation(), studies=(replace(result, points=()),))
+    assert evaluation_part(empty).notices[0] == ("problem", "no study has measured times")
+
+
+def test_a_page_that_cannot_be_written_is_an_error_in_one_line(parts, tmp_path):
+    with pytest.raises(FileFormatError, match="cannot write"):
+        write_page(tmp_path / "no" / "folder" / "x.html", [parts["roofline"]])
