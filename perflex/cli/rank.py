@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import pickle
 import re
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,8 +29,11 @@ from perflex.cli.options import (
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from perflex.calibration.calibration import Calibration
     from perflex.cli.terminal import Terminal
+    from perflex.progress import RunOptions
     from perflex.search.promise import Keep
     from perflex.search.ranking import Ranking
     from perflex.search.variants import Variants
@@ -39,6 +44,8 @@ SPACE_HELP = f"A calibration file, unless --machine names a GPU; {SPACE_FILES}; 
 _SCHEMA = "perflex-pruning/1"
 _WORD = re.compile(r"(?P<kind>promise)(?::(?P<loss>[^,]*)(?:,(?P<confidence>.*))?)?|(?P<share>[\d.]+)%|(?P<number>\d+)")
 _TABLES = (".csv", ".json.gz", ".csv.gz")
+# Counting so many combinations of settings takes longer than starting a process for each core.
+_MANY = 100
 KeepOption = Annotated[
     str, typer.Option(help="Variants to keep: 5%, a number, or promise[:loss,confidence] such as promise:0.05,0.95.")
 ]
@@ -128,7 +135,6 @@ def prune(
 def _ranked(context: typer.Context, asked: _Asked, content: Any) -> None:
     from perflex.cli.arguments import is_space, read_calibration, read_kernels_and_sizes, require_writable_folder
     from perflex.cli.kernel_files import load_kernel, load_variants
-    from perflex.progress import RunOptions
     from perflex.search.variants import variants_of
 
     _refuse(asked)
@@ -146,8 +152,8 @@ def _ranked(context: typer.Context, asked: _Asked, content: Any) -> None:
         msg = "--compile is for a function that launches a Triton kernel; leave it out"
         raise ArgumentError(msg)
     with terminal.warnings_shown(doubts=False):
-        with terminal.progress("rank:") as progress:
-            variants = variants_of(found, loaded, sizes, machine=machine, run=RunOptions(progress=progress))
+        with counting(terminal, "rank:", found) as run:
+            variants = variants_of(found, loaded, sizes, machine=machine, run=run)
         terminal.warn_of_sizes(sizes, [variants.kernel(0)] if alone else variants.kernels, variants.sizes[0])
         ranking, batch, on = _measured(terminal, variants, loaded, keep, asked)
     if asked.out is not None:
@@ -156,6 +162,26 @@ def _ranked(context: typer.Context, asked: _Asked, content: Any) -> None:
         print_json(content(terminal, ranking, batch, on))
     else:
         _show(terminal, ranking, on, most=SHOWN if alone else None)
+
+
+@contextmanager
+def counting(terminal: Terminal, title: str, variants: Any) -> Iterator[RunOptions]:
+    """Give where variants are counted: in a process for each core where there are many that can be sent there."""
+    from perflex.child_process import process_pool
+    from perflex.progress import RunOptions
+    from perflex.search.tuned_source import TunedSource
+
+    with ExitStack() as stack:
+        executor = None
+        # What a user's Python file makes cannot be imported by its name elsewhere.
+        if isinstance(getattr(variants, "build", None), TunedSource) and variants.combinations >= _MANY:
+            try:
+                pickle.dumps(variants.build)
+            except (pickle.PicklingError, AttributeError, TypeError):  # functions of a Kernel Tuner script
+                pass
+            else:
+                executor = stack.enter_context(process_pool())
+        yield RunOptions(executor, progress=stack.enter_context(terminal.progress(title)))
 
 
 def _refuse(asked: _Asked) -> None:

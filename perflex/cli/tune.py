@@ -9,7 +9,7 @@ import typer
 
 from perflex.cli.json_output import print_json
 from perflex.cli.options import SPACE_FILES, DeviceOption, JsonOption, MachineOption
-from perflex.cli.rank import SPACE_HELP, SPACE_WORDS, SeedOption
+from perflex.cli.rank import SPACE_HELP, SPACE_WORDS, SeedOption, counting
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ def tune(
     from perflex.cli.arguments import names_kernel, read_calibration, read_seconds, read_sizes
     from perflex.cli.kernel_files import load_variants
     from perflex.file_io import require_writable
-    from perflex.progress import RunOptions
     from perflex.search.tuner import SearchOptions
     from perflex.search.tuning import tune as searched
 
@@ -75,15 +74,9 @@ def tune(
         loaded, words = read_calibration(words, machine, SPACE_FILES)
     space, *sizes = words
     terminal, variants, given = terminal_of(context), load_variants(space), read_sizes(sizes)
-    with terminal.warnings_shown(doubts=False), terminal.progress("tune:") as progress:
+    with terminal.warnings_shown(doubts=False), counting(terminal, "tune:", variants) as run:
         found = searched(
-            variants,
-            given,
-            calibration=loaded,
-            device=device or None,
-            machine=machine,
-            options=options,
-            run=RunOptions(progress=progress),
+            variants, given, calibration=loaded, device=device or None, machine=machine, options=options, run=run
         )
     terminal.warn_of_sizes(given, [found.kernel()], {**variants.sizes, **given})
     if out is not None:

@@ -105,10 +105,13 @@ class Tuning:
         """Return a row for each measurement, fastest first; what was timed again leads. Times in seconds."""
         again = {step.number: step.seconds for step in self.again}
         place = {step.number: number for number, step in enumerate(self.history, start=1)}
-        first = {step.number: step.seconds for step in self.history}
+        # The best may have been known before.
+        leading = self.again or (self.best,)
+        first = {step.number: step.seconds for step in (*(() if self.again else leading), *self.history)}
         # Not a number is sorted last.
         rest = sorted(self.history, key=lambda step: (math.isnan(step.seconds), step.seconds))
-        steps = [*self.again, *(step for step in rest if step.number not in again)]
+        leaders = {step.number for step in leading}
+        steps = [*leading, *(step for step in rest if step.number not in leaders)]
         columns = [
             text("variant"), seconds("measured_s"), seconds("again_s", "timed again"),
             fixed("ratio", digits=2, meaning="as a multiple of the best"),

@@ -141,6 +141,13 @@ def test_tune_says_where_and_what_was_timed_again(fake, source, content, run):
     assert doubts[0].startswith("no sample of this device")
 
 
+def test_a_search_starts_from_times_of_a_file(fake, source, content, run, tmp_path, refused):
+    content("tune", source, "n=64", "--measurements", "2", "--budget", "1min", "--out", tmp_path / "t4.json")
+    found = content("tune", source, "n=64", "--promise", "none", "--times", tmp_path / "t4.json")
+    assert (len(found["history"]), len(found["again"])) == (1, 3)
+    assert "cannot read --promise '5%'" in refused("tune", source, "--promise", "5%")
+
+
 def test_tune_times_on_no_other_device_than_that_of_the_machine(fake, source, refused, monkeypatch):
     monkeypatch.setattr("perflex.calibration.device_match.list_devices", lambda: ())
     error = refused("tune", "--machine", "A100-40GB", source, "n=64")

@@ -102,7 +102,7 @@ class DescribedPruning:
             (seconds("analytic_s"), self.analytic.predicted),
             (seconds("measured_s"), space.known),
             (text("dominates"), [names[place] for place in parts.argmax(axis=0)]),
-            (percent("share", "of the time", 0), parts.max(axis=0)),
+            (percent("share", digits=0), parts.max(axis=0)),
             (text("batch", place="files"), self.batch.tolist()),
             (text("kept", place="files"), np.isin(np.arange(len(self.predicted)), self.decision.kept).tolist()),
         ]
