@@ -18,7 +18,7 @@ _STATEMENT = ("statement", "line", "loops", "domain", "accesses", "operations")
 def scop_tables(scop: Scop) -> list[Table]:
     """Return launches, arrays and statements."""
     launches = [(number, _by(one.groups), _by(one.items)) for number, one in enumerate(scop.launches, 1)]
-    arrays = [(a.name, a.space, a.dtype, _by(a.shape), list(a.strides)) for a in scop.arrays]
+    arrays = [(a.name, a.space, a.dtype, _by(a.shape), [str(one) for one in a.strides]) for a in scop.arrays]
     statements = [
         (
             s.name, s.line, ", ".join(loop.name for loop in scop.loops_of(s)), str(s.domain),

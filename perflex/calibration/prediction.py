@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.results import Timing
 
+# Costs with less of the time are not named where not all are.
+_LEAST = 1e-3
 # Letters of a term that are shown beside others: it may fill a page.
 _LONGEST = 100
 _DISTURBED = "the measured time rests on samples that others disturbed"
@@ -102,14 +104,15 @@ class Prediction:
         return self.calibration.model.terms(self.calibration.params, self.values)
 
     def cost_table(self, most: int | None = None) -> Table:
-        """Return the costs, the largest first; beyond `most` they stand together."""
+        """Return the costs, the largest first; beyond `most`, or with next to nothing, they stand together."""
         # A general model has dozens of costs, most of which a kernel does not have.
         costs = sorted(((name, cost) for name, cost in self.terms.items() if _sum(cost)), key=lambda one: -_sum(one[1]))
         if most is not None:
-            costs = [(textwrap.shorten(name, _LONGEST, placeholder="..."), cost) for name, cost in costs]
-            if len(costs) > most + 1:
-                rest = costs[most:]
-                costs = [*costs[:most], (f"({len(rest)} other costs)", sum(cost for _, cost in rest))]
+            whole = _sum(self.seconds)
+            named = [(textwrap.shorten(name, _LONGEST, placeholder="..."), one) for name, one in costs[:most]]
+            named = [(name, one) for name, one in named if _sum(one) >= _LEAST * whole]
+            rest = costs[len(named) :]
+            costs = named + ([(f"({len(rest)} other costs)", sum(one for _, one in rest))] if rest else [])
         columns = [
             text("cost"),
             _amount(self, "predicted_s", "time"),

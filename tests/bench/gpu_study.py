@@ -53,7 +53,7 @@ def steps(device: str) -> tuple[Step, ...]:
         Step("devices", 1, (*PERFLEX, "devices")),
         Step("doctor", 2, (*PERFLEX, "doctor", *own)),
         Step("calibrate", 20, (*PERFLEX, "calibrate", "general", *own, "--out", "general.yaml")),
-        Step("times", 1, (*PERFLEX, "export-times", "general.yaml", "--out", "general_times.csv"), ("calibrate",)),
+        Step("times", 1, (*PERFLEX, "diagnose", "general.yaml", "--out", "general_diagnosis"), ("calibrate",)),
         Step("demo", 8, (*PERFLEX, "demo", *own, "--out", "demo")),
         Step("space", 12, (*PERFLEX, "prune", "general.yaml", *space, *own, "--out", "space"), ("calibrate",)),
         Step("families", 25, (*record, "record", *own, "--out", "families.jsonl")),

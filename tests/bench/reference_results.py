@@ -10,6 +10,7 @@
   shipped models and machines;
 * counts: everything counted in four variants of each generator of the catalog, at two sizes;
 * volumes: data volumes, residency and instructions on three GPUs; caches and ECM models on three CPUs;
+* search: a small space ranked, pruned and tuned, on a device with a known law;
 * commands: what the commands print that time nothing, their exit codes and the tables they write.
 
 Nothing is timed and nothing is kept (PERFLEX_STORE is off). A result that fails is recorded as its error. ``compare``
@@ -31,6 +32,7 @@ import sys
 import tempfile
 import time
 import warnings
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -287,9 +289,9 @@ def feature_values(machine: str, names: Any, kernel: Any, sizes: dict[str, int])
 
 
 COMMANDS = (
-    "", "block", "calibrate", "catalog", "demo", "devices", "diagnose", "doctor", "evaluate", "export-times",
+    "", "block", "calibrate", "catalog", "demo", "devices", "diagnose", "doctor", "evaluate",
     "features", "layers", "machine", "machine detect", "machine list", "machine show", "predict", "prune",
-    "prune-table", "rank", "report", "roofline", "store", "store export", "store list", "store prune", "store verify",
+    "prune-table", "rank", "roofline", "store", "store export", "store list", "store prune", "store verify",
     "transfer", "tune", "volumes",
 )  # fmt: skip
 # Options of commands that time nothing; FOLDER is empty at first. Each line is a command, its kernel and the rest.
@@ -312,7 +314,6 @@ rank CALIBRATION PREFETCHING NAIVE n=1056
 rank CALIBRATION PREFETCHING NAIVE n=1056 --json
 prune CALIBRATION examples/matmul_space.py:space n=512 --keep 5% --out FOLDER
 prune CALIBRATION NAIVE n=512
-export-times CALIBRATION --out FOLDER/times.csv
 machine list --json
 machine show nowhere
 volumes NAIVE --machine V100 n=512 --registers 128
@@ -376,7 +377,43 @@ def command_result(words: list[str], folder: Path) -> dict[str, Any]:
     return {"code": code, "output": output.getvalue(), "remarks": remarks.getvalue(), "written": written}
 
 
-SECTIONS = {"fit": record_fit, "counts": record_counts, "volumes": record_volumes, "commands": record_commands}
+def law(label: str, sizes: Mapping[str, int]) -> float:
+    """Return seconds that depend on a variant's name alone."""
+    del sizes
+    return 1e-3 + 1e-6 * (zlib.crc32(label.encode()) % 1000)
+
+
+def record_search() -> Results:
+    """Rank, prune and tune a small space in OpenCL C, on a device with a known law where something is timed."""
+    from perflex import Calibration, Promise, SearchOptions, load_space, prune, rank, tune
+    from perflex.testing import FakeDevice
+
+    space, gpu = load_space(EXAMPLES / "heat_space.yaml"), Calibration.load("general_gpu")
+    known = {"calibration": gpu, "machine": "A100-40GB"}
+    # All but the two slowest predicted: of these the promise has times.
+    measured = {row.name: law(row.name, {}) for row in rank(space, **known)[:6]}
+    for label, more in (
+        ("a quarter", {"keep": 0.25}),
+        ("a promise", {"keep": Promise(confidence=0.8), "measured": measured}),
+    ):
+        yield f"prune/{label}", outcome(lambda m=more: rows_of(prune(space, **known, **m)))
+    yield "rank", outcome(lambda: rows_of(rank(space, **known)))
+    for label, given in (("from counts", {}), ("from a calibration", known)):
+        options = SearchOptions(measurements=6, promise=False)
+        found = outcome(lambda g=given, o=options: rows_of(tune(space, device=FakeDevice(law), options=o, **g).history))
+        yield f"tune/{label}", found
+
+
+def rows_of(found: Any) -> list[dict[str, Any]]:
+    """Return what rows of a ranking, a pruning or a search have in common under any of their names."""
+    wanted = ("name", "kept", "predicted", "low", "high", "measured", "seconds", "best", "doubts", "knowledge")
+    return [{name: getattr(row, name) for name in wanted if hasattr(row, name)} for row in found]
+
+
+SECTIONS = {
+    "fit": record_fit, "counts": record_counts, "volumes": record_volumes, "search": record_search,
+    "commands": record_commands,
+}  # fmt: skip
 
 
 def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -15,7 +15,7 @@ PICTURE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)|```\{(?:figure|image)\} +(\S+)")
 
 def addresses():
     """Return the external addresses in pages and citations, with the file that each stands in."""
-    files = [*pages(), TOP / "CHANGELOG.md", TOP / "CITATION.cff", TOP / "packaging" / "conda" / "recipe.yaml"]
+    files = [*pages(), TOP / "CHANGELOG.md", TOP / "CITATION.cff"]
     return {
         found.rstrip(".,;:*"): str(path.relative_to(TOP))
         for path in files

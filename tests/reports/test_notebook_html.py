@@ -10,21 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from perflex import (
-    Calibration,
-    Device,
-    FeatureTable,
-    Model,
-    VariantSpace,
-    diagnose,
-    estimate_volumes,
-    list_devices,
-    load_machine,
-    prune,
-    rank,
-)
+from perflex import Calibration, Model, VariantSpace, diagnose, load_machine, prune, rank
 from perflex.calibration.interval import PredictionInterval
-from perflex.devices.device import DeviceInfo
 from perflex.errors import MeasurementError
 from perflex.features import count_features, extract_scop
 from perflex.testing import FakeDevice
@@ -58,7 +45,6 @@ def test_a_fit_and_a_calibration(calibration):
     assert errors.numbers("maximum (%)") == [pytest.approx(max(map(abs, calibration.fit.relative_errors)))]
     whole = checked(shown(replace(calibration, device={"name": NASTY})))
     assert NASTY in whole.text
-    assert whole.table("Parameters").rows == fit.table("Parameters").rows
     assert " ".join(calibration.model.expression.split()) in whole.text
 
 
@@ -79,18 +65,6 @@ def test_a_diagnosis(calibration):
         own = [k.cross_validation_error for k in diagnosis.kernels if k.generator == generator.name]
         rms = math.sqrt(np.mean(np.square(own)))
         assert rms == pytest.approx(generator.cross_validation_error, nan_ok=True)
-
-
-def test_a_feature_table():
-    table = FeatureTable(
-        "f_cl_wall_time", ("f_cl_wall_time", "f_op_float32_add"), (NASTY, "k2"),
-        np.array([[2e-3, 5.0], [4e-3, 7.0]]), spread=np.array([0.01, np.nan]),
-    )  # fmt: skip
-    found = checked(shown(table)).tables[0]
-    assert found.column("kernel") == [NASTY, "k2"]
-    assert found.column("f_cl_wall_time (ms)") == ["2.00", "4.00"]
-    assert found.numbers("f_op_float32_add") == [5.0, 7.0]
-    assert found.column("spread (%)") == ["1.0", ""]
 
 
 def test_a_model_as_a_formula():
@@ -114,7 +88,6 @@ def test_pruned_and_ranked_variants(calibration):
     space = small_space()
     sizes = {"n": 1024}
     ranking = rank(space, calibration, sizes)
-    assert isinstance(ranking, list)
     assert [v.rank for v in ranking[:2]] == [1, 2]
     assert list(pickle.loads(pickle.dumps([(v.name, v.predicted) for v in ranking])))
     table = checked(shown(ranking)).tables[0]
@@ -132,26 +105,6 @@ def test_pruned_and_ranked_variants(calibration):
     kept = next(table for table in found.tables if table.caption.startswith("Kept"))
     assert kept.column("variant") == [v.name for v in pruning.kept]
     assert pruning.decision.explanation in found.text
-
-
-def test_counted_features():
-    from uipick import ALL_GENERATORS, KernelCollection
-
-    kernel = KernelCollection(ALL_GENERATORS).generate_kernels(
-        ["matmul_sq", "prefetch:False", "dtype:float32", "lsize_0:16", "lsize_1:16", "groups_fit:True", "n:512"]
-    )[0]
-    scop = extract_scop(kernel.kernel)
-    counted = count_features(scop, {"n": 512})
-    assert isinstance(counted, list)
-    table = checked(shown(counted)).tables[0]
-    assert table.column("feature") == [f.identifier for f in counted]
-    assert table.numbers("value") == [f.value for f in counted]
-    assert checked(shown(count_features(scop))).tables[0].head == ["feature", "count", "unit", "remarks"]
-    volumes = estimate_volumes(scop, {"n": 512}, load_machine("V100"))
-    found = checked(shown(volumes))
-    moved = found.table("Data volumes")
-    assert moved.column("array") == [*volumes.arrays, "all"]
-    assert moved.numbers("DRAM to L2 (MB)")[-1] == volumes.total.dram_load
 
 
 def test_intervals(calibration):
@@ -180,44 +133,16 @@ def test_a_space():
     assert "tile < 16" in found.text
 
 
-@pytest.mark.parametrize("name", ["V100", "Gold-6248"])
-def test_a_machine(name):
-    machine = load_machine(name)
-    table = checked(shown(machine)).table("Facts")
-    values = dict(zip(table.column("fact"), table.numbers("value"), strict=True))
-    assert values.items() >= machine.known().items()
-    assert len(values) == len(machine.known()) + len(machine.levels) + len(machine.memory_streams)
-    place = table.column("fact").index("clock_hz")
-    assert table.column("unit")[place] == "Hz"
-    assert machine.sources["clock_hz"].text in table.column("source")[place]
-    assert NASTY in checked(shown(replace(machine, vendor=NASTY))).text
-
-
-def test_a_scop():
-    scop = msgspec.structs.replace(extract_scop(matmul(prefetch=True)), name=NASTY)
-    found = checked(shown(scop))
-    assert f"{NASTY}, sizes n" in found.text
-    assert found.table("Arrays").column("array") == [array.name for array in scop.arrays]
-    statements = found.table("Statements")
-    assert statements.column("statement") == [statement.name for statement in scop.statements]
-    assert statements.column("domain") == [str(statement.domain) for statement in scop.statements]
-    assert "1 madd float32" in statements.column("operations")
-
-
-def test_devices(monkeypatch):
-    named = Device(NASTY, "here", "maker", "1", compute_units=3, local_memory_bytes=2**15, sub_group_size=8)
-    infos = (
-        DeviceInfo(named, usable=True, reason="", found_by="x", default=True),
-        DeviceInfo(replace(named, name="other"), usable=False, reason="it crashes", found_by="x"),
-    )
-    monkeypatch.setattr("perflex.devices.listing._listed", lambda: (infos, ()))
-    assert list_devices() == infos
-    table = checked(shown(list_devices())).table("Devices")
-    assert table.column("works") == ["yes", "it crashes"]
-    assert [text.endswith("(default)") for text in table.column("device")] == [True, False]
-    assert table.column("name") == [str(info.device) for info in infos]
-    assert table.column("local memory (KiB)") == ["32", "32"]
-    assert table.numbers("sub-group (work-items)") == [8, None]
+@pytest.mark.parametrize("make", [lambda _: load_machine("V100"), count_features, lambda scop: scop])
+def test_results_are_shown_by_their_tables_in_a_style_of_their_own(make):
+    thing = make(extract_scop(matmul(prefetch=True)))
+    text = shown(thing)
+    tables = thing.tables() if hasattr(thing, "tables") else [thing.table()]
+    assert [table.caption for table in checked(text).tables] == [table.caption for table in tables]
+    style = text.partition("<style>")[2].partition("</style>")[0]
+    rules = [line for line in style.splitlines() if "{" in line]
+    assert rules
+    assert all(part.strip().startswith(".perflex") for rule in rules for part in rule.partition("{")[0].split(","))
 
 
 def test_showing_loads_its_code_only_when_it_is_asked_for():

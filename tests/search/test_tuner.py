@@ -10,8 +10,8 @@ import pytest
 
 from perflex import Calibration, Promise, RunOptions, SearchOptions, TimingOptions, Tuner, VariantSpace, prune, tune
 from perflex.errors import CalibrationError, DeviceError, MeasurementError
-from perflex.search.tuning.search import first_batch
-from perflex.search.tuning.tuning import TuningResult
+from perflex.search.acquisition import first_batch
+from perflex.search.tuning import Tuning
 from perflex.testing import FakeDevice
 from support.scripted_device import ScriptedDevice
 from support.spaces_for_tests import scaled, small_space, strided
@@ -121,12 +121,12 @@ def test_what_is_no_space(features, more, text):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"budget": 0}, "budget must be positive"),
+        ({"measurements": 0}, "measurements must be positive"),
         ({"budget_s": -1.0}, "budget must be positive"),
-        ({"budget": 1.5}, "whole number of variants, not 1.5"),
+        ({"measurements": 1.5}, "whole number of variants, not 1.5"),
         ({"first": -1}, "first batch must be positive"),
         ({"budget_s": math.nan}, "budget must be positive"),
-        ({"budget": True}, "a budget must be positive, a whole number"),
+        ({"measurements": True}, "measurements must be positive, a whole number"),
     ],
 )
 def test_bad_options(arguments, text):
@@ -187,7 +187,7 @@ def fake_seconds(label, sizes):
 
 def test_tuning_on_a_device():
     found = tune(small_space(), {"n": 1024}, device=FakeDevice(fake_seconds), options=SearchOptions(9, first=3))
-    assert isinstance(found, TuningResult)
+    assert isinstance(found, Tuning)
     assert dict(found.best.settings) == {"lsize": 32, "repeats": 1}
     assert found.best.seconds == pytest.approx(1e-3)
     assert sum(found.failures.values()) == sum(math.isnan(step.seconds) for step in found.history) > 0
@@ -214,7 +214,7 @@ def test_what_times_or_counts_here_refuses_workers_to_time_on():
     space, run, device = small_space(), RunOptions(measure_executor=HereOnly()), FakeDevice(fake_seconds)
     for call in (
         lambda: tune(space, {"n": 1024}, device=device, run=run),
-        lambda: tune(space, {"n": 1024}, device=lambda _: 1e-3, run=run),
+        lambda: tune(space, {"n": 1024}, measure=lambda _: 1e-3, run=run),
         lambda: space.extract(["f_thread_groups"], {"n": 1024}, run=run),
         lambda: prune(space, None, {"n": 1024}, run=run),
     ):
@@ -243,7 +243,7 @@ def no_kernel_of_48(*, lsize, repeats):
 
 def test_variants_that_are_left_out_are_told():
     space = VariantSpace(no_kernel_of_48, {"lsize": (16, 32, 48), "repeats": (1, 2)})
-    found = tune(space, {"n": 3072}, device=lambda proposal: 1e-3 / proposal.settings["lsize"])
+    found = tune(space, {"n": 3072}, measure=lambda proposal: 1e-3 / proposal.settings["lsize"])
     assert "4 of 4 variants measured" in repr(found)
     assert "\n  left out: build returned no kernel (2)" in repr(found)
 
