@@ -112,7 +112,8 @@ class Prediction:
             named = [(textwrap.shorten(name, _LONGEST, placeholder="..."), one) for name, one in costs[:most]]
             named = [(name, one) for name, one in named if _sum(one) >= _LEAST * whole]
             rest = costs[len(named) :]
-            costs = named + ([(f"({len(rest)} other costs)", sum(one for _, one in rest))] if rest else [])
+            together = [(f"({len(rest)} other costs)", sum(one for _, one in rest))]
+            costs = named + (together if len(rest) > 1 else rest)
         columns = [
             text("cost"),
             _amount(self, "predicted_s", "time"),

@@ -17,7 +17,6 @@ from perflex.features.target import using_machine
 from perflex.html import shown_by
 from perflex.machines.files import load_machine, machine_of_device
 from perflex.search.accuracy import Accuracy
-from perflex.search.accuracy import Accuracy
 from perflex.studies.evaluation.baselines import Peaks, distinct_bytes_of, work_of
 from perflex.tables import Table, fixed, percent, seconds, text
 from perflex.timing.results import Timing
