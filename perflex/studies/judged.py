@@ -10,10 +10,12 @@ import numpy as np
 
 from perflex.calibration.times.named_kernels import label_key
 from perflex.calibration.times.target import machine_for_times
+from perflex.calibration.transfer_prior import USUAL
 from perflex.devices.listing import is_wall_time
 from perflex.errors import CalibrationError, MachineError, UnsupportedKernelError
 from perflex.features.sized_kernel import sized_kernels
 from perflex.features.target import using_machine
+from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.html import shown_by
 from perflex.machines.files import load_machine, machine_of_device
 from perflex.search.accuracy import Accuracy
@@ -272,14 +274,18 @@ def judge(
         predictions=predictions,
         programs=tuple(row.generator for row in rows),
         baselines={name: made for name, (_, made) in baselines.items()},
-        knows={
-            MODEL: _OWN if calibration.has_samples else "other devices' times",
-            **{k: v for k, (v, _) in baselines.items()},
-        },
+        knows={MODEL: _seen_by(calibration), **{name: seen for name, (seen, _) in baselines.items()}},
         left_out=tuple(left_out),
         missing=tuple(missing),
         noise_floor=calibration.noise_floor or 0.0,
     )
+
+
+def _seen_by(calibration: Calibration) -> str:
+    """Return what a calibration has seen beside the counts of what it predicts."""
+    if calibration.has_samples or calibration.transferred is None:
+        return _OWN
+    return "usual values" if calibration.transferred.sources == (USUAL,) else "other devices' times"
 
 
 def _explained(calibration: Calibration, row: TimedKernel, confidence: float) -> Prediction:
@@ -329,6 +335,9 @@ def _roofline(rows: Sequence[TimedKernel], machine: Machine | None) -> Array:
     if machine is None:
         msg = "no machine is known; name one"
         raise MachineError(msg)
+    if any(isinstance(row.kernel, TileKernel) for row in rows):
+        msg = "programs of tiles have no work-items, whose operations a roofline is of"
+        raise UnsupportedKernelError(msg)
     # A multiply-add, which peaks count as two operations, is counted as one.
     operations = machine.need("fp32_per_cycle") / 2 * machine.need("compute_units") * machine.need("clock_hz")
     peaks = Peaks(operations, machine.need("dram_bandwidth"))
