@@ -98,6 +98,18 @@ class Prediction:
         """Measured time of one launch in seconds."""
         return None if self.timing is None else self.timing.seconds
 
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured time, less 1."""
+        return None if self.measured is None else float(self.seconds) / self.measured - 1
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the measured time lies in the interval; None without one of both."""
+        if self.low is None or self.high is None or self.measured is None:
+            return None
+        return bool(self.low <= self.measured <= self.high)
+
     @cached_property
     def terms(self) -> dict[str, float | NDArray[np.float64]]:
         """What each cost of the model adds, by its text; of costs that overlap, what is hidden adds nothing."""
@@ -152,7 +164,7 @@ def prediction_table(predictions: Sequence[Prediction]) -> Table:
     ]
     rows = [
         (one.at, *one.sizes.values(), one.seconds, one.low, one.high, one.confidence, one.measured,
-         one.seconds / one.measured - 1 if one.measured else None, one.measured_on, one.knowledge, one.doubts)
+         one.error, one.measured_on, one.knowledge, one.doubts)
         for one in predictions
     ]  # fmt: skip
     return Table(f"Predicted times of {first.kernel}", columns, rows)
