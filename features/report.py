@@ -20,7 +20,7 @@ from perflex.features.scop.scop import Operation, Scop
 from perflex.features.target import Target, resolve_target
 from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.html import shown_by
-from perflex.tables import Table, number, text
+from perflex.tables import Column, Table, text
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,19 @@ class CountedFeature:
         return self.certainty.exact
 
 
+def _told(value: float) -> str:
+    # Counts are told whole.
+    return f"{value:{'.17g' if value.is_integer() else '.6g'}}"
+
+
 class CountedFeatures(list[CountedFeature]):
     """Counted features: a list that notebooks show as a table."""
 
     def table(self) -> Table:
         """Return a row for each feature."""
         columns = [
-            text("identifier", "feature", code=True), number("value"), text("expression", "count"), text("unit"),
-            text("certainty"), text("note"),
+            text("identifier", "feature", code=True), Column("value", write=_told), text("expression", "count"),
+            text("unit"), text("certainty"), text("note"),
         ]  # fmt: skip
         return Table("Features", columns, [
             (f.identifier, f.value, f.expression, f.unit, "" if f.exact else str(f.certainty), f.note) for f in self

@@ -59,6 +59,12 @@ def kernel_of(kernel: Any) -> Any:
     return getattr(kernel, "kernel", kernel)
 
 
+def kernel_name(kernel: Any) -> str:
+    """Return by which name tables and messages know a kernel."""
+    names = getattr(kernel, "name", None) or ",".join(sorted(getattr(kernel, "entrypoints", ())))
+    return str(names or type(kernel).__name__)
+
+
 def with_own_sizes(kernel: Any, sizes: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
     """Return a measurement kernel's kernel, and its own sizes where none are given; others as they are."""
     # A measurement kernel; uipick is not imported to find that out.
@@ -85,8 +91,7 @@ def sized_kernels(kernels: Sequence[Any]) -> list[SizedKernel]:
             if several := [name for name, value in sizes.items() if is_whole(value) and np.ndim(value)]:
                 msg = f"size {several[0]} has several values; give a pair (kernel, sizes) for each"
                 raise MissingSizeError(msg, parameters=tuple(several))
-            names = getattr(kernel, "name", None) or ",".join(sorted(getattr(kernel, "entrypoints", ())))
-            name = str(names or type(kernel).__name__)
+            name = kernel_name(kernel)
             shown = ", ".join(f"{key}={value}" for key, value in sizes.items())
             row = SizedKernel(kernel, sizes, f"{name}({shown})", name)
         # Tables and messages name a row by its label alone.

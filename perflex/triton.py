@@ -36,7 +36,7 @@ from perflex.features.tiles.doubts import tile_doubts
 from perflex.features.tiles.tile_program import TileResources
 from perflex.machines.files import load_machine, machine_of_device
 from perflex.models import load_model
-from perflex.search.pruning.promise import Promise, check_keep, kept_ratio, number_kept
+from perflex.search.promise import Promise, check_keep, kept_ratio, number_kept
 from perflex.yaml_file import schema_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibration import Calibration
     from perflex.machines.machine import Machine
-    from perflex.search.pruning.promise import Keep
+    from perflex.search.promise import Keep
 
 __all__ = [
     "Configuration", "LaunchedKernel", "Prediction", "TileResources", "TritonKernel", "TritonLaunch", "capture",

@@ -13,6 +13,7 @@ from perflex import Calibration, FeatureTable, diagnose, estimate_volumes, load_
 from perflex.analysis.roofline import ceilings_of, place_of
 from perflex.analysis.roofline_report import ceiling_table, roofline_tables
 from perflex.analysis.source_lines import source_lines
+from perflex.calibration.prediction import prediction_table
 from perflex.cli.json_output import as_json
 from perflex.cli.terminal import Terminal
 from perflex.devices.device import Device, DeviceInfo
@@ -24,11 +25,12 @@ from perflex.html import shown
 from perflex.machines.machine import machine_table
 from perflex.store.contents import KernelOverview, overview_table
 from perflex.studies.demo import demo_table
-from perflex.studies.doctor import Finding, finding_table
 from perflex.studies.evaluation.tables import evaluation_tables
+from perflex.studies.judged import MODEL, Judgement
 from perflex.tables import Column, Table, fixed, number, percent, seconds, significant, text
+from perflex.timing.results import Timing
 from sample_kernels import matmul
-from support.evaluations import small_evaluation
+from studies.small_evaluation import small_evaluation
 from support.html_structure import checked
 
 NASTY = "<script>alert('&')</script>\"'"
@@ -76,10 +78,18 @@ def lines():
     return [source_lines(kernel, {}).table()]
 
 
+def predictions():
+    calibration = Calibration.load("matmul_sq_amd_epyc_4cores_pocl")
+    found = [calibration.explain(matmul(prefetch=False), {"n": n}, share) for n, share in ((480, 0.9), (960, None))]
+    found = [replace(one, timing=Timing(NASTY, 1e-3 * n, 0.0, ()), measured_on=NASTY) for n, one in enumerate(found, 1)]
+    judged = Judgement(tuple(found), ("a", NASTY), {"one": np.array([1e-3, 3e-3])}, {MODEL: "more", "one": "less"})
+    rows = calibration.predict_rows(calibration.table.take(range(3)))
+    return [prediction_table(found), found[0].cost_table(2), found[0].interval.table(), rows.table(), *judged.tables()]
+
+
 def others():
     seen = KernelOverview("d", "k", 1, 9, 2, 0, 0.0, 86400.0, 1e-3)
-    doubt = Finding("load", "poor", NASTY, "wait")
-    return [overview_table([seen], "d"), finding_table("", [doubt]), machine_table([load_machine("V100")])]
+    return [overview_table([seen], "d"), machine_table([load_machine("V100")])]
 
 
 # Each returns some tables of a result.
@@ -95,6 +105,7 @@ MAKERS = {
     "layers": layers,
     "counted": lambda: [count_features(scop(), {"n": 512}).table()],
     "lines": lines,
+    "predictions": predictions,
     "feature table": feature_table,
     "machines": lambda: [table for name in ("V100", "Gold-6248") for table in load_machine(name).tables()],
     "scop": lambda: scop().tables(),
@@ -200,3 +211,40 @@ def test_nothing_gets_through_unescaped():
 def test_rows_of_objects_and_of_mappings():
     columns = [text("a"), number("b")]
     assert Table.of("", columns, [SimpleNamespace(a="x", b=1), {"a": "y", "b": 2}]).rows == [["x", 1], ["y", 2]]
+
+
+TABLE = Table(
+    "Title",
+    [text("kernel"), fixed("samples"), text("first seen"), seconds("median time"), text("remark")],
+    [
+        ("matmul_sq(dtype=float32, prefetch=True, lsize_0=16)", 12, "2026-01-01", 1.234e-3, "text [bold] words " * 4),
+        ("16x16", 3, "2026-02-02", 0.0125e-3, ""),
+    ],
+)
+
+
+@pytest.mark.parametrize("width", [40, 48, 60, 80, 120])
+def test_tables_fit_the_terminal_and_lose_nothing(width, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(width))
+    Terminal().show_result(TABLE, indent=2)
+    title, *lines = capsys.readouterr().out.splitlines()
+    assert title == "  Title"
+    assert all(line.startswith("  ") and len(line) <= width for line in lines)
+    assert not set("".join(lines)) & set("─│┃━┏┓")
+    # Cells take several lines; each letter of them is there. Where there is no room for columns, headings are repeated.
+    shown = "".join("".join(lines).split())
+    cells = ["".join(cell.split()) for row in TABLE.seen("everywhere").texts() for cell in row]
+    if width > 48:
+        headings = TABLE.seen("everywhere").headings()
+        assert sorted(shown) == sorted("".join(["".join("".join(headings).split()), *cells]))
+    else:
+        assert all(cell in shown for cell in cells)
+
+
+def test_a_pipe_has_one_line_for_each_row(capsys):
+    Terminal().show_result(TABLE, most=1)
+    title, head, first, more = capsys.readouterr().out.splitlines()
+    assert (title, more) == ("Title", "and 1 more; --json prints all")
+    # Numbers end where their heading does; texts begin there, also those that begin with a digit.
+    assert head.index("samples") + len("samples") == first.index("  2026")
+    assert first.index("2026") == head.index("first seen")

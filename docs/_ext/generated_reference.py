@@ -22,10 +22,10 @@ MODULES = (
 )  # fmt: skip
 # What public functions return, and the module of each.
 RESULTS = {
-    "Ranking": "perflex.search.pruning.ranking",
-    "RankedVariant": "perflex.search.pruning.ranking",
-    "Pruning": "perflex.search.pruning.pruned",
-    "TuningResult": "perflex.search.tuning.tuning",
+    "Ranking": "perflex.search.ranking",
+    "Ranked": "perflex.search.ranking",
+    "RankingCheck": "perflex.search.ranking",
+    "Tuning": "perflex.search.tuning",
     "FitResult": "perflex.fit.result",
     "Timing": "perflex.timing.results",
     "Volumes": "perflex.features.gpu.volume_result",

@@ -268,8 +268,8 @@ class EcmEstimate:
     def table(self) -> Table:
         """Return the traffic of each level, per iteration."""
         columns = [
-            text("between"), number("loads", digits=5, unit="B"), number("stores", digits=5, unit="B"),
-            number("bytes", "both", 5, unit="B"), number("cycles"),
+            text("between"), *(fixed(name, digits=3, unit="B") for name in ("loads", "stores", "both")),
+            number("cycles"),
         ]  # fmt: skip
         names = ["registers", *(level.name for level in self.levels)]
         return Table("Traffic per iteration", columns, [
@@ -307,7 +307,7 @@ class EcmEstimate:
 
 def series_table(rows: Sequence[tuple[int, EcmEstimate]], size: str) -> Table:
     """Return the bytes per iteration to the level before of estimates at some sizes."""
-    columns = [fixed(size), *(number(level.name, digits=5, unit="B") for level in rows[0][1].levels)]
+    columns = [fixed(size), *(fixed(level.name, digits=3, unit="B") for level in rows[0][1].levels)]
     return Table("Bytes per iteration to the level before", columns, [
         (value, *(level.bytes for level in found.levels)) for value, found in rows
     ])  # fmt: skip

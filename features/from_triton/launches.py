@@ -19,8 +19,10 @@ from msgspec import structs
 from perflex.errors import PerflexError, UnsupportedKernelError
 from perflex.features.from_triton.front_end import TritonSource, triton_module, triton_source
 from perflex.features.from_triton.interpreter import Launch
+from perflex.features.tiles.costs import require_triton
 from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.features.tiles.tile_program import TileProgram
+from perflex.machines.machine import Machine
 
 _BITS = {"half": 16, "float": 32, "double": 64, "bool": 8, "i1": 8}
 # What the compiler is told beside constants, and what it takes where it is told nothing.
@@ -385,6 +387,19 @@ class LaunchedKernel(TileKernel):
             msg = f"{self.name}: no configuration has {words}; the first is {launch.configurations[0]}"
             raise UnsupportedKernelError(msg)
         return replace(launch, configurations=fitting)
+
+    def compiled_for(self, machine: Machine) -> LaunchedKernel:
+        """Return the kernel for a machine's compute capability; a `MachineError` where Triton does not support it."""
+        require_triton(machine)
+        capability = int(10 * machine.need("compute_capability"))
+
+        def made() -> LaunchedKernel:
+            found = copy(self)  # which shares what was derived
+            found.capability = capability
+            return found
+
+        found: LaunchedKernel = self.derived("compiled for", capability, made)
+        return found
 
     def program(self, sizes: Mapping[str, Any]) -> TileProgram:
         """Return the tile program at some sizes, which must choose one configuration."""

@@ -9,6 +9,7 @@ from typing import Any
 from perflex.errors import MissingSizeError
 from perflex.features.tiles.tile_program import TileProgram
 from perflex.isl import computed_once
+from perflex.machines.machine import Machine
 
 
 class TileKernel(ABC):
@@ -32,6 +33,10 @@ class TileKernel(ABC):
                 values.clear()
             values[key] = compute()
         return values[key]
+
+    def compiled_for(self, _machine: Machine) -> TileKernel:
+        """Return the kernel as it is for a machine: what a compiler makes of it may depend on that."""
+        return self
 
     @abstractmethod
     def program(self, sizes: Mapping[str, Any]) -> TileProgram:

@@ -19,7 +19,8 @@ from perflex.features.families.registry import parse_feature
 from perflex.features.gpu.memory_instructions import bank_conflicts, distinct
 from perflex.features.gpu.volume_estimate import cache_transactions, l1_transactions, require_gpu
 from perflex.features.target import Target
-from perflex.machines.machine import CEILING_LEVELS
+from perflex.machines.machine import CEILING_LEVELS, FACTS
+from perflex.tables import Table, seconds, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,6 +70,15 @@ class Limits:
     def predicted_s(self) -> float:
         """The longest time, since all parts work at once; the least that it can be where some are not known."""
         return max(self.seconds.values(), default=0.0)
+
+    def table(self) -> Table:
+        """Return the time of each part, or which facts of the machine are needed to know it."""
+        rows = [(name, self.seconds.get(name), list(map(_with_unit, self.missing.get(name, ())))) for name in LIMITERS]
+        return Table("Limits", [text("part"), seconds("time_s"), text("needed", "the machine's file needs")], rows)
+
+
+def _with_unit(fact: str) -> str:
+    return f"{fact} ({FACTS[fact].unit})" if fact in FACTS else fact
 
 
 def limits_of(volumes: Volumes, scop: Scop, sizes: Mapping[str, Any], machine: Machine) -> Limits:

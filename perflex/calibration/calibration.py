@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from perflex.calibration.assumed_facts import assumed_facts
 from perflex.calibration.built_target import built_target
@@ -19,13 +19,17 @@ from perflex.calibration.doubts import (
     warn_of_prediction,
 )
 from perflex.calibration.interval import interval_at
+from perflex.calibration.prediction import Prediction
 from perflex.calibration.record import CalibrationRecord
-from perflex.calibration.row_predictions import known_as, row_predictions
+from perflex.calibration.row_predictions import knowledge_of, known_as, row_predictions
 from perflex.calibration.transfer_prior import LaunchCosts
 from perflex.errors import CalibrationError, FileFormatError, MachineError
+from perflex.features.sized_kernel import kernel_name, with_own_sizes
 from perflex.features.target import CACHES
+from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.features.values import target_of
 from perflex.machines.host import host_machine
+from perflex.models import load_model
 from perflex.yaml_file import read_yaml, write_yaml
 
 if TYPE_CHECKING:
@@ -80,12 +84,9 @@ class Calibration(CalibrationRecord):
             A feature needs a machine that is not known, or lacks a fact of it; or the machine is a GPU and the
             calibration of a CPU, or the other way round.
         """
-        values = self.feature_values(kernel, sizes, machine=machine)
-        predicted = self.evaluate(values)
-        if self.transferred is not None:
-            predicted = interval_at(self, values, kernels=known_as(self.transferred, kernel, sizes)).predicted
-        warn_of_prediction(self.doubts(kernel, sizes, values, machine=machine))
-        return predicted
+        found = self.explain(kernel, sizes, None, machine=machine)
+        warn_of_prediction(found.doubts)
+        return found.seconds
 
     def predict_interval(
         self,
@@ -131,15 +132,69 @@ class Calibration(CalibrationRecord):
         MissingSizeError, UnsupportedKernelError, MachineError
             As `predict`.
         """
-        values = self.feature_values(kernel, sizes, machine=machine)
-        known = () if self.transferred is None else known_as(self.transferred, kernel, sizes)
-        target = self.target(machine)
-        more = (*kernel_doubts(self, kernel, sizes, target), *assumed_facts(self, values, target.machine))
-        found = interval_at(self, values, confidence, known).doubted(*more)
-        if deviation := doubted_deviation(kernel, sizes, target):
-            found = found.widened(deviation)
+        found = self.explain(kernel, sizes, confidence, machine=machine)
         warn_of_prediction(found.doubts)
-        return found
+        return cast("PredictionInterval", found.interval)
+
+    def explain(
+        self,
+        kernel: Any,
+        sizes: Mapping[str, Any],
+        confidence: float | None = 0.95,
+        *,
+        machine: str | Path | Machine | None = None,
+        name: str = "",
+    ) -> Prediction:
+        """Predict the output feature of a kernel, with all that is known of the prediction, and no warning.
+
+        Parameters
+        ----------
+        kernel
+            As for `predict`; also what a function launches by Triton (`perflex.triton.LaunchedKernel`).
+        sizes
+            Value of each size parameter of the kernel: numbers, or arrays of one shape.
+        confidence
+            Share of measurements that shall lie inside the interval; None for none, which takes less time.
+        machine
+            For features that need one, as for `predict`.
+        name
+            By which other devices' times know the kernel; by default its own.
+
+        Returns
+        -------
+        Prediction
+            What is predicted, limits, doubts, and what each cost adds.
+
+        Raises
+        ------
+        CalibrationError
+            As `predict_interval`, with a confidence; or the model is not one for Triton's kernels, and this is one.
+        MissingSizeError, UnsupportedKernelError, MachineError
+            As `predict`.
+        """
+        target = self.target(machine)
+        kernel = self._compiled_for(target, kernel)
+        values = self._values(kernel, sizes, target)
+        unit, sizes = with_own_sizes(kernel, sizes)
+        known = [] if self.transferred is None else known_as(self.transferred, kernel, sizes, name)
+        more = (*kernel_doubts(self, unit, sizes, target), *assumed_facts(self, values, target.machine))
+        interval, seconds, doubts = None, self.evaluate(values), value_doubts(self, values)
+        if confidence is not None or self.transferred is not None:
+            interval = interval_at(self, values, confidence or 0.95, known).doubted(*more)
+            # The logarithms that a transferred calibration predicts are its parameters' with those of other devices.
+            seconds, doubts = seconds if self.transferred is None else interval.predicted, interval.doubts
+            if deviation := doubted_deviation(unit, sizes, target):
+                interval = interval.widened(deviation)
+        return Prediction(
+            name or kernel_name(kernel),
+            sizes,
+            seconds,
+            tuple(dict.fromkeys((*doubts, *more))),
+            knowledge_of(self, unit, [label for label, _ in known]),
+            values,
+            self,
+            interval if confidence is not None else None,
+        )
 
     def predict_rows(self, table: FeatureTable, confidence: float = 0.95) -> RowPredictions:
         """Predict the rows of a table, and where measurements of them would lie.
@@ -168,25 +223,14 @@ class Calibration(CalibrationRecord):
         return row_predictions(self, table, confidence)
 
     def doubts(
-        self,
-        kernel: Any,
-        sizes: Mapping[str, Any],
-        values: Mapping[str, Any] | None = None,
-        *,
-        machine: str | Path | Machine | None = None,
+        self, kernel: Any, sizes: Mapping[str, Any], *, machine: str | Path | Machine | None = None
     ) -> tuple[str, ...]:
         """Return reasons not to rely on a prediction, as short texts; none where there are none.
 
         That the calibration has no measurement kernels like it, conflict misses in a CPU's caches, and that large costs
-        rest on facts of a GPU that its machine file assumes. Arguments and errors as `predict`; `values` are its
-        feature values, if they are known.
+        rest on facts of a GPU that its machine file assumes. Arguments and errors as `predict`.
         """
-        if values is None:
-            values = self.feature_values(kernel, sizes, machine=machine)
-        target = self.target(machine)
-        found = (*value_doubts(self, values), *kernel_doubts(self, kernel, sizes, target))
-        found += assumed_facts(self, values, target.machine)
-        return tuple(dict.fromkeys(found))
+        return self.explain(kernel, sizes, None, machine=machine).doubts
 
     def feature_values(
         self, kernel: Any, sizes: Mapping[str, Any], *, machine: str | Path | Machine | None = None
@@ -195,9 +239,26 @@ class Calibration(CalibrationRecord):
 
         Numbers, or arrays where sizes are arrays; ``evaluate`` and ``model.terms`` take them.
         """
+        target = self.target(machine)
+        return self._values(self._compiled_for(target, kernel), sizes, target)
+
+    def _compiled_for(self, target: Target, kernel: Any) -> Any:
+        """Return the kernel as it is on the target's machine; an error where the model knows nothing of its kind."""
+        if not isinstance(kernel, TileKernel):
+            return kernel
+        if not any(name.startswith(_OF_TILES) for name in self.model.input_features()):
+            msg = (
+                f"the calibration is of another model than {USUAL_TILES}, which predicts Triton kernels; leave it out, "
+                f"or make one with: perflex calibrate {USUAL_TILES} --times"
+            )
+            raise CalibrationError(msg, model=self.model)
+        return kernel if target.machine is None else kernel.compiled_for(target.machine)
+
+    def _values(self, kernel: Any, sizes: Mapping[str, Any], target: Target) -> dict[str, Any]:
         features, output = self.model.input_features(), self.model.output_feature
-        target = built_target(features, kernel, sizes, self.target(machine), output, self.device)
-        values = self.model.feature_values(kernel, sizes, target)
+        values = self.model.feature_values(
+            kernel, sizes, built_target(features, kernel, sizes, target, output, self.device)
+        )
         if self.transferred is not None and (costs := self.transferred.launches) is not None:
             # In launches of the cost that the parameter has.
             values[_LAUNCH] = values[_LAUNCH] * getattr(costs, self.launches) / costs.gpu
@@ -268,6 +329,9 @@ class Calibration(CalibrationRecord):
     def load(cls, path: Path | str) -> Calibration:
         """Read a calibration from a YAML file that `save` wrote, or one that comes with perflex, by its name.
 
+        ``general_gpu``, and ``general_tile`` for Triton's kernels, rest on no time of a device: name a machine where
+        they predict.
+
         Raises
         ------
         FileFormatError
@@ -276,6 +340,10 @@ class Calibration(CalibrationRecord):
         """
         # Unlike Path's, this says no of names that the system does not take.
         missing = not os.path.exists(path)  # noqa: PTH110
+        if missing and str(path) == USUAL_TILES:
+            from perflex.calibration.usual_prior import usual_calibration
+
+            return usual_calibration(load_model(USUAL_TILES))
         if missing and str(path) in calibration_names():
             # The package may lie in a zip archive, from which as_file unpacks the file for as long as it is read.
             with as_file(files(_HOME) / "calibrations" / f"{path}{_SUFFIX}") as shipped:
@@ -286,6 +354,9 @@ class Calibration(CalibrationRecord):
         return cls(**read_calibration_parts(read_yaml(path, FORMAT)))
 
 
+USUAL_TILES = "general_tile"
+"""The model of Triton's kernels, whose usual values are a calibration."""
+_OF_TILES = "f_tile_"
 _HOME = "perflex.calib_data"
 _LAUNCH = "f_sync_kernel_launch"
 _OF_CACHES = ("f_peak_dram", "f_peak_latency", "f_vol_dram_", "f_txn_dram")
@@ -295,4 +366,4 @@ _SUFFIX = ".yaml"
 def calibration_names() -> list[str]:
     """Return the names of the calibrations that come with perflex, sorted."""
     folder = files(_HOME) / "calibrations"
-    return sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(_SUFFIX))
+    return sorted([USUAL_TILES, *(Path(one.name).stem for one in folder.iterdir() if one.name.endswith(_SUFFIX))])

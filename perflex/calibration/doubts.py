@@ -97,7 +97,7 @@ def kernel_doubts(
     on_cpu = kind == "cpu"
     mixed = machine_doubts(calibration, target.machine)
     if (costs := _tile_costs(kernel, sizes, target)) is not None:
-        return (*mixed, *tile_doubts(costs, timed=calibration.has_samples))
+        return (*mixed, *tile_doubts(costs, timed=_has_times(calibration, costs.machine)))
     if kind is None and all(device.get(limit) is None for limit in (*DEVICE_LIMITS, "compute_units")):
         return mixed
     kernel, sizes = with_own_sizes(kernel, sizes)
@@ -118,6 +118,10 @@ def kernel_doubts(
     machine = target.machine or _calibrated_machine(calibration)
     found += [doubts_of(scop, point, machine) for point in chosen]
     return _each_once(found)
+
+
+def _has_times(calibration: CalibrationRecord, machine: Machine) -> bool:
+    return calibration.has_samples and calibration.table.machine == machine.name
 
 
 def doubted_deviation(kernel: Any, sizes: Mapping[str, Any], target: Target) -> float:

@@ -14,6 +14,7 @@ from perflex.calibration.prediction_variance import flattened, require_spare, st
 from perflex.calibration.transfer_prior import NORMAL, TransferPrior, transferred_predictions
 from perflex.errors import CalibrationError
 from perflex.html import shown_by
+from perflex.tables import Table, number, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from perflex.calibration.cross_validation import BetweenGenerators
     from perflex.calibration.prediction_variance import Variances
     from perflex.calibration.record import CalibrationRecord
+    from perflex.calibration.row_predictions import RowPredictions
 
     Array = NDArray[np.float64]
 
@@ -77,7 +79,24 @@ class PredictionInterval:
         low = np.where(np.asarray(self.low) > 0, self.predicted * np.exp(-down), self.low)
         return replace(self, low=_plain(low), high=_plain(np.asarray(self.predicted * np.exp(up))))
 
-    _repr_html_ = shown_by("interval.html", prediction_rows="perflex.calibration.row_predictions:prediction_rows")
+    def table(self) -> Table:
+        """Return a row for each prediction, by its place."""
+        return interval_table(self, [str(place) for place in range(1, np.size(self.predicted) + 1)])
+
+    _repr_html_ = shown_by("result.html")
+
+
+def interval_table(found: PredictionInterval | RowPredictions, names: Sequence[str]) -> Table:
+    """Return predictions and limits by name."""
+    columns = [
+        text("prediction"),
+        number("predicted", "time", meaning="in the output feature's unit: seconds for a wall time"),
+        number("low", "from"),
+        number("high", "to"),
+    ]
+    numbers = (np.ravel(column).tolist() for column in (found.predicted, found.low, found.high))
+    caption = f"Predictions and their {100 * found.confidence:g} % intervals"
+    return Table(caption, columns, list(zip(names, *numbers, strict=True)))
 
 
 def carried_by(calibration: CalibrationRecord) -> TransferPrior | None:

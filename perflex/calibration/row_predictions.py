@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from perflex.calibration.built_target import model_knowledge
-from perflex.calibration.interval import interval_at
+from perflex.calibration.interval import interval_at, interval_table
 from perflex.calibration.times.named_kernels import label_key
 from perflex.features.scop.checks import is_whole
 from perflex.features.sized_kernel import sized_kernels
+from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.html import shown_by
 
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.calibration.built_target import Knowledge
-    from perflex.calibration.interval import PredictionInterval
     from perflex.calibration.record import CalibrationRecord
     from perflex.calibration.transfer_prior import TransferPrior
     from perflex.fit.table import FeatureTable
+    from perflex.tables import Table
 
 ELSEWHERE: Literal["timing on other devices"] = "timing on other devices"
 """What is known of a kernel that sources have timed."""
@@ -59,7 +60,11 @@ class RowPredictions:
         """Return the number of rows."""
         return len(self.kernels)
 
-    _repr_html_ = shown_by("interval.html", prediction_rows="perflex.calibration.row_predictions:prediction_rows")
+    def table(self) -> Table:
+        """Return a row for each prediction, by its kernel."""
+        return interval_table(self, self.kernels)
+
+    _repr_html_ = shown_by("result.html")
 
 
 def row_predictions(calibration: CalibrationRecord, table: FeatureTable, confidence: float) -> RowPredictions:
@@ -78,18 +83,20 @@ def row_predictions(calibration: CalibrationRecord, table: FeatureTable, confide
     )
 
 
-def prediction_rows(found: RowPredictions | PredictionInterval) -> list[tuple[str, float, float, float]]:
-    """Return name, prediction and limits of each."""
-    columns = [np.ravel(column).tolist() for column in (found.predicted, found.low, found.high)]
-    names = found.kernels if isinstance(found, RowPredictions) else map(str, range(1, len(columns[0]) + 1))
-    return list(zip(names, *columns, strict=True))
-
-
 def resting_on(calibration: CalibrationRecord, labels: Sequence[str]) -> list[Knowledge]:
     """Return what predictions of kernels know of them beside the model."""
     usual = model_knowledge(calibration.model.input_features())
     timed = {} if calibration.transferred is None else calibration.transferred.kernels
     return [ELSEWHERE if label in timed else usual for label in labels]
+
+
+def knowledge_of(calibration: CalibrationRecord, kernel: Any, labels: Sequence[str]) -> Knowledge:
+    """Return what a prediction of a kernel, known by some labels, knows of it beside the model."""
+    if isinstance(kernel, TileKernel):
+        return "code"
+    # Of several sizes, what is known of all.
+    known = set(resting_on(calibration, labels))
+    return known.pop() if len(known) == 1 else model_knowledge(calibration.model.input_features())
 
 
 def known_as(known: TransferPrior, kernel: Any, sizes: Mapping[str, Any], name: str = "") -> list[tuple[str, str]]:

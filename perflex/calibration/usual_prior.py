@@ -83,8 +83,8 @@ def usual_description(model: Model) -> ModelDescription | None:
     return next((one for one in ready if one.usual and one.expression == model.expression), None)
 
 
-def usual_calibration(description: ModelDescription, machine: str) -> Calibration:
-    """Return what a ready model's usual values say of a machine, given by its name or file, without any time of it.
+def usual_calibration(description: ModelDescription, machine: str = "") -> Calibration:
+    """Return what a ready model's usual values say without any time, of a machine where its name or file is given.
 
     Intervals are as wide as the parameters' spread over devices and a row's residual are.
     """
@@ -96,7 +96,7 @@ def usual_calibration(description: ModelDescription, machine: str) -> Calibratio
         model=model,
         fit=fit_with_prior(model, table, prior_about(description)),
         table=table,
-        device={"name": machine},
+        device={"name": machine} if machine else {},
         machine=machine,
         transferred=TransferPrior((USUAL,), 0, unknown=NOISE, limits=NORMAL),
     )

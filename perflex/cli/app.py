@@ -41,14 +41,14 @@ _COMMANDS = {
         f"{_POCL} examples/matmul.py:prefetching examples/matmul.py:naive n=1056",
     ),
     "prune": (
-        "prune",
+        "rank",
         "Choose the variants of a kernel that are worth running.",
         f"{_POCL} examples/matmul_space.py:space n=512 --keep 5%",
     ),
     "tune": (
         "tune",
         "Search a kernel's variants for the fastest.",
-        f"{_POCL} examples/matmul_space.py:space n=512 --budget 5",
+        f"{_POCL} examples/matmul_space.py:space n=512 --measurements 5",
     ),
     "prune-table": (
         "prune_table",

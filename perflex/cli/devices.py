@@ -11,6 +11,7 @@ from perflex.cli.completion import remember_devices
 from perflex.cli.json_output import picked, print_json
 from perflex.cli.options import DevicesOption, JsonOption
 from perflex.cli.terminal import terminal_of
+from perflex.tables import Table, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,13 +84,12 @@ def _to_examine(names: Sequence[str]) -> list[Device]:
 
 
 def _show_examined(terminal: Terminal, report: DoctorReport) -> None:
-    from perflex.studies.doctor import finding_table
-
-    terminal.show_result(finding_table("this machine", report.findings), indent=2)
-    for one in report.devices:
+    columns = [text("state"), text("check"), text("found"), text("advice")]
+    found = {"this machine": report.findings} | {f"{one.device}: {one.verdict}": one.findings for one in report.devices}
+    for caption, findings in found.items():
+        terminal.show_result(Table.of(caption, columns, findings), indent=2)
         terminal.show("")
-        terminal.show_result(finding_table(f"{one.device}: {one.verdict}", one.findings), indent=2)
-    terminal.show("", report.verdict)
+    terminal.show(report.verdict)
 
 
 def _report_content(report: DoctorReport) -> dict[str, Any]:

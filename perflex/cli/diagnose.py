@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import typer  # noqa: TC002 - read by typer itself
+import typer
 
 from perflex.cli.json_output import print_json
-from perflex.cli.options import CalibrationArgument, JsonOption, OutFolderOption
+from perflex.cli.judged import judged_by, show_judgement
+from perflex.cli.options import CalibrationArgument, JsonOption, KernelsOption, MachineOption, OutFolderOption
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from perflex.calibration.calibration import Calibration
     from perflex.calibration.diagnosis.result import Diagnosis
     from perflex.cli.terminal import Terminal
+    from perflex.studies.judged import Judgement
 
 _COLOURS = {"problem": "red", "warning": "yellow", "remark": "default"}
 _WORST_KERNELS = 10
@@ -26,10 +27,18 @@ def diagnose(
     context: typer.Context,
     calibration: CalibrationArgument,
     *,
+    times: Annotated[
+        Path | None, typer.Option(help="Times that it has not seen, as for 'calibrate', to judge predictions by.")
+    ] = None,
+    kernels: KernelsOption = None,
+    machine: MachineOption = None,
     as_json: JsonOption = False,
     out: OutFolderOption = None,
 ) -> None:
-    """Diagnose a calibration: problems, what determines each parameter, and errors in cross-validation."""
+    """Diagnose a calibration: problems, what determines each parameter, and errors in cross-validation.
+
+    With --times its predictions are compared with times that it has not seen, beside trivial ones.
+    """
     from perflex.calibration.calibration import Calibration
     from perflex.calibration.diagnosis.judge import diagnose as judge
     from perflex.cli.arguments import require_writable_folder
@@ -40,11 +49,14 @@ def diagnose(
         require_writable_folder(out, context)
     with terminal.warnings_shown(), terminal.progress("diagnose:") as progress:
         diagnosis = judge(loaded, progress=progress)
+    judged = judged_by(terminal, loaded, times, kernels or (), machine)
     if as_json:
-        print_json(diagnosis.as_dict())
+        print_json(diagnosis.as_dict() | ({} if judged is None else {"judgement": judged.as_dict()}))
     else:
         _show(terminal, diagnosis)
-    paths = [] if out is None else _write(loaded, diagnosis, out)
+        if judged is not None:
+            show_judgement(terminal, judged)
+    paths = [] if out is None else _write(loaded, diagnosis, judged, out)
     if paths and not as_json:
         terminal.show_paths(*paths)
     for path in paths if as_json else ():
@@ -52,17 +64,24 @@ def diagnose(
         terminal.remarks.print(str(path), markup=False, soft_wrap=True)
 
 
-def _write(calibration: Calibration, diagnosis: Diagnosis, out: Path) -> list[Path]:
+def _write(calibration: Calibration, diagnosis: Diagnosis, judged: Judgement | None, out: Path) -> list[Path]:
     """Write page, pictures, and the times that the calibration rests on; return their paths."""
     from perflex.calibration.diagnosis.pictures import draw_diagnosis
     from perflex.calibration.times.csv_file import save_times
     from perflex.reports.calibration_part import calibration_part
+    from perflex.reports.judgement_part import judgement_part
     from perflex.reports.page import write_page
 
     page, times = out / "report.html", out / "times.csv"
-    write_page(page, [calibration_part(calibration, diagnosis)])
+    parts = [calibration_part(calibration, diagnosis)]
+    paths = [page, times, *draw_diagnosis(diagnosis, out)]
+    if judged is not None:
+        parts.append(judgement_part(calibration, judged))
+        paths.append(out / "judged.csv")
+        judged.row_table().to_csv(paths[-1])
+    write_page(page, parts)
     save_times(calibration, times)
-    return [page, times, *draw_diagnosis(diagnosis, out)]
+    return paths
 
 
 def _show(terminal: Terminal, diagnosis: Diagnosis) -> None:

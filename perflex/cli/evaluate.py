@@ -170,7 +170,7 @@ def _demo_sizes(text: str) -> tuple[int, ...]:
 
 
 def _show_demo(terminal: Terminal, evaluation: DeviceEvaluation, *, given: bool) -> None:
-    from perflex.studies.accuracy import DIFFERENT
+    from perflex.search.accuracy import DIFFERENT
     from perflex.studies.demo import demo_summary, demo_table
     from perflex.studies.evaluation.baselines import copy_kernel
     from perflex.studies.evaluation.tables import summary_table

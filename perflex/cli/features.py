@@ -82,11 +82,7 @@ def features(
     shown = ", ".join(f"{name}={value}" for name, value in given.items())
     heading = f"kernel {scop.name}" + (f" at {shown}" if shown else f", sizes {', '.join(scop.parameters) or 'none'}")
     terminal.show(f"{heading}; sub-groups of {items} work-items")
-    for entry in counted:
-        terminal.show(entry.identifier, style="bold")
-        terminal.show(f"    {_line(entry, given)}")
-        if entry.note:
-            terminal.show(f"    {entry.note}", style="dim")
+    terminal.show_result(counted.table(), listed=True)
 
 
 def _show_lines(terminal: Terminal, kernel: Any, word: str, sizes: Mapping[str, int], *, as_json: bool) -> None:
@@ -136,14 +132,6 @@ def _content(entry: CountedFeature) -> dict[str, object]:
     if value is not None and value.is_integer():
         value = int(value)
     return {"value": value, **picked(entry, "expression", "unit", "exact")}
-
-
-def _line(entry: CountedFeature, sizes: Mapping[str, int]) -> str:
-    text = entry.expression
-    if entry.value is not None and (sizes or entry.expression != f"{entry.value:g}"):
-        # Counts are told whole; --json prints all digits of others.
-        text += f" = {entry.value:{'.17g' if entry.value.is_integer() else '.6g'}}"
-    return f"{text}  ({entry.unit}, {entry.certainty})"
 
 
 def catalog(

@@ -44,7 +44,7 @@ def picked(value: object, *names: str) -> dict[str, Any]:
 
 
 def stamped(schema: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a file that perflex reads again, behind what it is, and when and by what it was made."""
+    """Return what is printed behind what it is, and when and by what it was made."""
     from datetime import UTC, datetime
 
     from perflex.version import __version__

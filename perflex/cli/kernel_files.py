@@ -23,7 +23,7 @@ from perflex.cli.arguments import (
 )
 from perflex.cli.options import launch_given, machine_given
 from perflex.errors import PerflexError
-from perflex.search.scripts.modules_beside import modules_beside
+from perflex.search.modules_beside import modules_beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from perflex.features import AnnotatedKernel, Scop, SourceKernel
     from perflex.features.from_source.parsing import Language
-    from perflex.search.spaces.space import VariantSpace
+    from perflex.search.variant_space import VariantSpace
 
 
 def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop | SourceKernel:
@@ -53,7 +53,7 @@ def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop |
     import loopy as lp
 
     from perflex.features import AnnotatedKernel, Scop
-    from perflex.search.spaces.space import VariantSpace
+    from perflex.search.variant_space import VariantSpace
 
     made = _made(reference, (lp.TranslationUnit, AnnotatedKernel, Scop, VariantSpace))
     kernel = getattr(made, "kernel", made)  # of a measurement kernel
@@ -204,11 +204,11 @@ def _extents(text: str | None) -> list[str] | None:
 
 def load_variants(word: str) -> VariantSpace:
     """Return the variants of a file of a kernel's source with tunables, or of what a Python file has by a name."""
-    from perflex.search.spaces.space import VariantSpace
+    from perflex.search.variant_space import VariantSpace
 
     _refuse_stated(word)
     if is_space(word):
-        from perflex.search.scripts.load import load_space
+        from perflex.search.source_spaces import load_space
 
         return load_space(word)
     found = _made(word, (VariantSpace,))

@@ -41,20 +41,14 @@ def refuse_for_launch(*, time: bool, assumed: bool) -> None:
 def calibration_of_launch(loaded: Calibration, machine: str | None, *, given: bool = True) -> Calibration:
     """Return the calibration that predicts launches, for a machine where one is named.
 
-    Where none is given, the usual values of ``general_tile`` predict; one of another model is refused.
+    Where none is given, that is ``general_tile``, which rests on no time of the machine.
     """
-    from perflex.calibration.usual_prior import usual_calibration
-    from perflex.models import load_model
+    from perflex.calibration.calibration import USUAL_TILES, Calibration
 
     if machine is None:
         return loaded
-    description = load_model("general_tile")
-    if loaded.model.expression == description.model().expression:
-        return replace(loaded, machine=machine)
-    if given:
-        msg = "the calibration is of another model than general_tile, which predicts Triton kernels; leave it out"
-        raise ArgumentError(msg)
-    return usual_calibration(description, machine)
+    found = loaded if given else Calibration.load(USUAL_TILES)
+    return replace(found, machine=machine, device=found.device or {"name": machine})
 
 
 def rank_launch(
@@ -110,35 +104,3 @@ def _lines(order: list[Prediction]) -> Iterator[str]:
         more = f" and {len(some) - 1} more" if len(some) > 1 else ""
         yield f"not {'predicted' if possible else 'possible'}: {some[0].configuration}{more}: {reason}"
     yield from dict.fromkeys(f"doubtful: {doubt}" for one in predicted for doubt in one.doubts)
-
-
-def predicted_launch(
-    kernel: LaunchedKernel, sizes: Mapping[str, int], loaded: Calibration, confidence: float | None
-) -> dict[str, Any]:
-    """Return what the model says of a launch with one configuration, as ``perflex predict`` prints it."""
-    from perflex.calibration.interval import interval_at
-    from perflex.features.tiles.costs import TileCosts
-    from perflex.features.tiles.doubts import UNLIKE_DEVIATION, tile_doubts, unlike_judged
-    from perflex.features.values import kernel_feature_values
-    from perflex.triton import has_times, model_facts
-
-    facts, values = model_facts(loaded)
-    # As for `rank`: kernels may depend on what they are compiled for.
-    kernel.capability = int(10 * facts.need("compute_capability"))
-    costs = TileCosts(kernel.program(sizes), facts)
-    columns = kernel_feature_values(loaded.model.input_features(), kernel, sizes, machine=facts)
-    carried = () if loaded.transferred is None else loaded.transferred.remarks
-    found = {
-        "sizes": sizes,
-        "predicted_s": float(loaded.model.evaluate(values, columns)),
-        "knowledge": "code",
-        "doubts": [*carried, *tile_doubts(costs, timed=has_times(loaded))],
-        "terms": {text: float(value) for text, value in loaded.model.terms(values, columns).items()},
-    }
-    if confidence is not None:
-        interval = interval_at(loaded, columns, confidence)
-        if unlike_judged(costs):
-            interval = interval.widened(UNLIKE_DEVIATION)
-        found |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence}
-        found |= {"extrapolated": interval.extrapolated}
-    return found

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import itertools
-import math
-import textwrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perflex.cli.json_output import print_json, stamped
-from perflex.cli.launches import calibration_of_launch, launch_of, predicted_launch, refuse_for_launch
+from perflex.cli.json_output import picked, print_json, stamped
+from perflex.cli.launches import calibration_of_launch, launch_of, refuse_for_launch
 from perflex.cli.lines import LinesOption, lines_content, require_source, show_lines
-from perflex.cli.options import KERNEL_FILES, CachesOption, JsonOption, LaunchesOption, MachineOption, TimeOption
-from perflex.cli.terminal import sizes_text, terminal_of, time_text
+from perflex.cli.options import (
+    KERNEL_FILES,
+    CachesOption,
+    DeviceOption,
+    JsonOption,
+    LaunchesOption,
+    MachineOption,
+    OutFolderOption,
+    TimeOption,
+)
+from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
+    from perflex.analysis.source_lines import SourceLines
     from perflex.calibration.calibration import Calibration
+    from perflex.calibration.prediction import Prediction
     from perflex.cli.terminal import Terminal
-    from perflex.progress import Progress
-    from perflex.timing.launch.backend import TimedDevice
+    from perflex.features import SourceKernel
 
 _TIMES_OF = {
     "gpu": "the GPU's own durations",
@@ -30,8 +39,6 @@ _TIMES_OF = {
 }
 # Costs of a prediction that are shown by name.
 _MOST_COSTS = 8
-# Letters of a term that are shown: it may fill a page.
-_LONGEST = 100
 
 
 def predict(
@@ -53,13 +60,21 @@ def predict(
     launches: LaunchesOption = None,
     caches: CachesOption = None,
     time: TimeOption = False,
+    device: DeviceOption = "",
     lines: LinesOption = False,
     as_json: JsonOption = False,
+    out: OutFolderOption = None,
 ) -> None:
-    """Predict a kernel's run time at given sizes, and show the contribution of each term of the model."""
-    from perflex.cli.arguments import file_and_name, read_calibration
+    """Predict a kernel's run time at given sizes, and show the contribution of each term of the model.
+
+    With --out the table of predictions is written (predictions.csv), and a page of all that is known (report.html).
+    """
+    from perflex.cli.arguments import ArgumentError, file_and_name, read_calibration, require_writable_folder
     from perflex.cli.kernel_files import load_kernel
 
+    if device and not time:
+        msg = "--device says where kernels are timed; give --time, too, or leave it out"
+        raise ArgumentError(msg, word=device)
     loaded, rest = read_calibration(words, machine, KERNEL_FILES)
     loaded = loaded.assuming(launches=launches, caches=caches)
     kernel, *sizes = rest
@@ -67,115 +82,89 @@ def predict(
     source = require_source(unit, kernel) if lines else None
     terminal = terminal_of(context)
     chosen = _combinations(sizes)
+    if out is not None:
+        require_writable_folder(out, context)
+    if launch_of(unit) is not None:
+        refuse_for_launch(time=time, assumed=launches is not None or caches is not None)
+        loaded = calibration_of_launch(loaded, machine, given=len(rest) < len(words))
     # What the model leaves out is said for each size: accesses may depend on it.
     with terminal.warnings_shown():
-        name = file_and_name(kernel)[1]
-        if (launched := launch_of(unit)) is not None:
-            refuse_for_launch(time=time, assumed=launches is not None or caches is not None)
-            loaded = calibration_of_launch(loaded, machine, given=len(rest) < len(words))
-            found = [predicted_launch(launched, each, loaded, confidence) for each in chosen]
-        else:
-            found = [_predicted(loaded, unit, name, each, confidence, machine) for each in chosen]
-            terminal.warn_of_sizes(chosen[0], [unit], chosen[0])
-        for entry in found:
-            if source is not None:
-                from perflex.analysis.source_lines import source_lines
-
-                entry["lines"] = source_lines(source, entry["sizes"], loaded, machine=machine)
+        file, name = file_and_name(kernel)
+        found = [loaded.explain(unit, each, confidence, machine=machine, name=name if file else "") for each in chosen]
+        terminal.warn_of_sizes(chosen[0], [unit], chosen[0])
+        shown = [] if source is None else [_lines(source, one, machine) for one in found]
         if time:
             from perflex.calibration.device_match import timing_device
+            from perflex.calibration.prediction import timed
 
             with terminal.progress("time:") as progress:
-                _time_all(timing_device(loaded, machine=machine, kernels=[unit]), unit, found, progress)
+                where = timing_device(loaded, device or None, machine=machine, kernels=[unit])
+                found = timed(found, unit, where, progress)
+    paths = [] if out is None else _write(found, shown, out)
     if as_json:
-        print_json([_content(entry, kernel, loaded, machine) for entry in found])
+        of = {"kernel": kernel, "device": dict(loaded.device), "calibrated": loaded.date, "machine": machine}
+        if _knows_launches(loaded):
+            of |= {"launches": loaded.launches, "caches": loaded.caches}
+        entries = [of | _content(one) for one in found]
+        for entry, own in zip(entries, shown, strict=False):
+            entry["lines"] = lines_content(own)
+        print_json([stamped("perflex-prediction/1", entry) for entry in entries])
         return
-    for entry in found:
-        _show(terminal, entry)
-    if loaded.transferred is not None and loaded.transferred.launches is not None and not terminal.quiet:
+    _show(terminal, found, shown)
+    if _knows_launches(loaded) and not terminal.quiet:
         terminal.show(f"times: {_TIMES_OF[loaded.launches]}; L2 is {loaded.caches} (--launches, --caches)")
+    if paths:
+        terminal.show_paths(*paths)
 
 
-def _content(entry: dict[str, Any], kernel: str, loaded: Calibration, machine: str | None) -> dict[str, Any]:
-    """Return what ``--json`` prints of a prediction, which says by itself what it is of."""
-    lines = {"lines": lines_content(entry["lines"])} if "lines" in entry else {}
-    of = {"kernel": kernel, "device": dict(loaded.device), "calibrated": loaded.date, "machine": machine}
-    if loaded.transferred is not None and loaded.transferred.launches is not None:
-        of |= {"launches": loaded.launches, "caches": loaded.caches}
-    return stamped("perflex-prediction/1", of | entry | lines)
+def _knows_launches(loaded: Calibration) -> bool:
+    return loaded.transferred is not None and loaded.transferred.launches is not None
 
 
-def _predicted(
-    loaded: Calibration, unit: Any, name: str, sizes: Mapping[str, int], confidence: float | None, machine: str | None
-) -> dict[str, Any]:
-    """Return what the model says of a kernel, as `predict` prints it; `name` is of the function that makes it."""
-    from perflex.calibration.interval import interval_at
-    from perflex.calibration.row_predictions import known_as, resting_on
+def _lines(source: SourceKernel, found: Prediction, machine: str | None) -> SourceLines:
+    from perflex.analysis.source_lines import source_lines
 
-    values = loaded.feature_values(unit, sizes, machine=machine)
-    known = known_as(loaded.transferred, unit, sizes, name) if loaded.transferred is not None else []
-    entry = {
-        "sizes": sizes,
-        "predicted_s": float(loaded.evaluate(values)),
-        # The sizes are numbers, so that there is one label, or none.
-        "knowledge": resting_on(loaded, [label for label, _ in known] or [""])[0],
-        "doubts": list(loaded.doubts(unit, sizes, values, machine=machine)),
-        "terms": {text: float(v) for text, v in loaded.model.terms(loaded.params, values).items()},
-    }
-    if loaded.transferred is not None:
-        entry["predicted_s"] = float(interval_at(loaded, values, kernels=known).predicted)
-    if confidence is not None:
-        interval = interval_at(loaded, values, confidence, known)
-        entry |= {"low_s": interval.low, "high_s": interval.high, "confidence": confidence}
-        entry |= {"extrapolated": interval.extrapolated}
-    return entry
+    return source_lines(source, found.sizes, found.calibration, machine=machine)
 
 
-def _time_all(device: TimedDevice, unit: Any, entries: Sequence[dict[str, Any]], progress: Progress | None) -> None:
-    """Add to each entry what a timing says of the kernel at its sizes; an error where there is none at any."""
-    from perflex.features.sized_kernel import sized_kernels
-    from perflex.timing.measuring import measure
-    from perflex.timing.results import Timing
-
-    outcomes = measure(sized_kernels([(unit, entry["sizes"]) for entry in entries]), device, None, progress)
-    for entry, outcome in zip(entries, outcomes, strict=True):
-        if isinstance(outcome, Timing):
-            low, high = outcome.interval
-            entry |= {"measured_s": outcome.seconds, "measured_low_s": low, "measured_high_s": high}
-            entry |= {"disturbed": outcome.disturbed, "measured_on": str(device)}
-        elif len(entries) == 1:
-            raise outcome.error
-        else:
-            entry["failure"] = outcome.reason
+def _content(found: Prediction) -> dict[str, Any]:
+    """Return what ``--json`` prints of a prediction."""
+    content: dict[str, Any] = {"sizes": found.sizes, "predicted_s": found.seconds}
+    content |= picked(found, "knowledge", "doubts", "terms")
+    if found.interval is not None:
+        content |= {"low_s": found.low, "high_s": found.high, **picked(found, "confidence", "extrapolated")}
+    if (timing := found.timing) is not None:
+        low, high = timing.interval
+        content |= {"measured_s": timing.seconds, "measured_low_s": low, "measured_high_s": high}
+        content |= {"disturbed": timing.disturbed, "measured_on": found.measured_on}
+    return content | ({"failure": found.failure} if found.failure else {})
 
 
-def _show(terminal: Terminal, entry: Mapping[str, Any]) -> None:
-    at = sizes_text(entry["sizes"])
-    within = f" ({time_text(entry['low_s'])} to {time_text(entry['high_s'])})" if "low_s" in entry else ""
-    mark = " (doubtful)" if entry["doubts"] else ""
-    terminal.show(f"{at}: {time_text(entry['predicted_s'])}{within}{mark}")
-    for doubt in entry["doubts"]:
-        terminal.show(f"  doubtful: {doubt}")
-    if "measured_s" in entry:
-        low, high = entry["measured_low_s"], entry["measured_high_s"]
-        within = "" if math.isnan(low) else f" ({time_text(low)} to {time_text(high)})"
-        mark = ", disturbed by other work" if entry["disturbed"] else ""
-        terminal.show(f"  measured: {time_text(entry['measured_s'])}{within} on {entry['measured_on']}{mark}")
-    elif "failure" in entry:
-        terminal.show(f"  not measured: {entry['failure']}")
+def _write(found: Sequence[Prediction], lines: Sequence[SourceLines], out: Path) -> list[Path]:
+    """Write a table of the predictions and a page; return their paths."""
+    from perflex.calibration.prediction import prediction_table
+    from perflex.reports.page import write_page
+    from perflex.reports.prediction_part import prediction_part
+
+    table, page = out / "predictions.csv", out / "report.html"
+    prediction_table(found).to_csv(table)
+    write_page(page, [prediction_part(found, lines)])
+    return [table, page]
+
+
+def _show(terminal: Terminal, found: Sequence[Prediction], lines: Sequence[SourceLines]) -> None:
+    from perflex.calibration.prediction import doubt_lines, prediction_table
+
+    terminal.show_result(prediction_table(found))
+    terminal.show(*doubt_lines(found))
+    terminal.show(*(f"not measured at {one.at}: {one.failure}" for one in found if one.failure))
+    terminal.show(*dict.fromkeys(f"measured on {one.measured_on}" for one in found if one.timing is not None))
     if terminal.quiet:
         return
-    costs = sorted(entry["terms"].items(), key=lambda item: -item[1])
-    # A general model has dozens of costs, most of which a kernel does not have.
-    told = costs[:_MOST_COSTS] if len(costs) > _MOST_COSTS + 1 else costs
-    rest = costs[len(told) :]
-    if rest:
-        told.append((f"({len(rest)} other costs)", sum(seconds for _, seconds in rest)))
-    for text, seconds in told:
-        share = seconds / entry["predicted_s"] if entry["predicted_s"] else 0.0
-        terminal.show(f"  {100 * share:5.1f} %  {textwrap.shorten(text, _LONGEST, placeholder='...')}")
-    if "lines" in entry:
-        show_lines(terminal, entry["lines"], indent=2)
+    for place, one in enumerate(found):
+        terminal.show_result(one.cost_table(_MOST_COSTS))
+        if lines:
+            show_lines(terminal, lines[place], indent=2)
 
 
 def _combinations(words: Sequence[str]) -> list[Mapping[str, int]]:

@@ -10,12 +10,12 @@ import typer
 from perflex.cli.completion import complete_description
 from perflex.cli.json_output import print_json
 from perflex.cli.options import JsonOption, MachineOption, OutFolderOption
-from perflex.cli.prune import SHOWN, KeepOption, SeedOption, ms, read_keep
+from perflex.cli.rank import SHOWN, KeepOption, SeedOption, read_keep
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from perflex.cli.terminal import Terminal
-    from perflex.search.pruning.pruning import DescribedPruning
+    from perflex.search.described.pruning import DescribedPruning
 
 
 def prune_table(
@@ -43,14 +43,11 @@ def prune_table(
 
     The kernel need not be a loopy kernel: a description states its tunables, and formulas of its features.
     """
-    import numpy as np
-
     from perflex.cli.arguments import require_writable_folder
     from perflex.machines.files import load_machine
+    from perflex.search.described.pruning import prune_described
     from perflex.search.described.space_file import load_described_space
-    from perflex.search.pruning.promise import Promise
-    from perflex.search.pruning.pruning import prune as pruned
-    from perflex.search.pruning.report import draw_times
+    from perflex.search.promise import Promise
 
     terminal, wanted = terminal_of(context), read_keep(keep)
     if out is not None:
@@ -60,67 +57,52 @@ def prune_table(
         space = load_described_space(table, description, device=device or None, machine=facts)
         # Without samples all of the file is the batch, and what it does not hold is what there is to choose from.
         batch = None if samples is None else space.sample(samples, seed)
-        whole = space.complete() if samples is None else space
-        pruning = pruned(whole, keep=wanted, measured=batch)
+        pruning = prune_described(space.complete() if samples is None else space, keep=wanted, measured=batch)
     promised = isinstance(wanted, Promise)
     if out is not None:
         pruning.to_csv(out / "pruning.csv")
-        title = f"{len(pruning.kept)} of {len(whole)} configurations of {whole.description.name} kept"
-        kept = np.isin(np.arange(len(whole)), pruning.decision.kept)
-        draw_times(out / "pruning.png", 1e3 * pruning.predicted, 1e3 * whole.known, kept, title)
+        pruning.draw(out / "pruning.png")
     if as_json:
-        print_json(_table_content(pruning, promised=promised))
+        print_json(_content(pruning, promised=promised))
     else:
-        _show_configurations(terminal, pruning, promised=promised)
+        _show(terminal, pruning, promised=promised)
 
 
-def _table_content(pruning: DescribedPruning, *, promised: bool) -> dict[str, Any]:
+def _content(pruning: DescribedPruning, *, promised: bool) -> dict[str, Any]:
     decision = pruning.decision
     return {
-        "description": pruning.candidates.description.name,
-        "facts": pruning.candidates.facts,
+        "description": pruning.space.description.name,
+        "facts": pruning.space.facts,
         "configurations": len(pruning.predicted),
         "batch": int(pruning.batch.sum()),
-        "kept": len(pruning.kept),
+        "kept": len(decision.kept),
         "explanation": decision.explanation if promised else None,
         "met": decision.met if promised else None,
         "covered": pruning.keeps_near_best,
         "errors": pruning.errors,
-        "excluded": dict(pruning.excluded),
+        "excluded": dict(pruning.space.excluded),
         "parameters": pruning.parameters,
-        "table": pruning.table(),
+        "table": pruning.table().records(),
     }
 
 
-def _show_configurations(terminal: Terminal, pruning: DescribedPruning, *, promised: bool) -> None:
+def _show(terminal: Terminal, pruning: DescribedPruning, *, promised: bool) -> None:
     from perflex.fit.result import describe_errors
 
-    family, rows = pruning.candidates.description, pruning.table()[:SHOWN]
-    names = pruning.candidates.told_apart_by
-    varied = [name for name in names if len({row[name] for row in rows}) > 1]
-    cells = [
-        (
-            str(rank),
-            *(ms(row[name]) for name in ("predicted_s", "measured_s")),
-            *(f"{row[name]:g}" for name in varied),
-            ms(row["analytic_s"]),
-            f"{row['dominates']} {100 * row['share']:.0f} %",
-        )
-        for rank, row in enumerate(rows, start=1)
-    ]
-    terminal.show_table(["", "predicted", "measured", *varied, "analytic", "dominates"], cells)
+    table, space = pruning.table(), pruning.space
+    terminal.show_result(table, most=SHOWN)
+    names, rows = space.told_apart_by, table.records()
     lines = []
-    if alike := ", ".join(f"{name} {rows[0][name]:g}" for name in names if rows and name not in varied):
-        lines.append(f"the same in all rows: {alike}")
-    kept, measured = len(pruning.kept), int(pruning.batch.sum())
-    lines.append(f"{kept} of {len(pruning.predicted)} configurations of {family.name} kept, {measured} measured")
-    lines.append(pruning.candidates.facts)
-    if kept > SHOWN:
-        lines.append(f"the first {SHOWN} are shown; --out writes all")
+    if alike := [name for name in names if len({row[name] for row in rows}) == 1]:
+        lines.append(f"the same in all rows: {', '.join(f'{name} {rows[0][name]:g}' for name in alike)}")
+    measured, family = int(pruning.batch.sum()), space.description
+    lines.append(f"{len(rows)} of {len(pruning.predicted)} configurations of {family.name} kept, {measured} measured")
+    lines.append(space.facts)
     if promised:
         lines.append(pruning.decision.explanation)
-    lines += [f"{name}: {family.parameters[name].meaning}" for name in sorted({str(row["dominates"]) for row in rows})]
-    lines += [f"left out: {cause} ({count})" for cause, count in pruning.excluded.items()]
+    shown = sorted({row["dominates"] for row in rows[:SHOWN]})
+    lines += [f"{name}: {family.parameters[name].meaning}" for name in shown]
+    lines += [f"left out: {cause} ({count})" for cause, count in space.excluded.items()]
     lines += [f"relative error, {name}: {describe_errors(errors)}" for name, errors in pruning.relative_errors.items()]
     near = pruning.keeps_near_best
     if near is not None:

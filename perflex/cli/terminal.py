@@ -71,10 +71,11 @@ class Terminal:
         """Print the files that were written, each in one line, however long: they are there to be copied."""
         self.output.print("\n".join(map(str, paths)), markup=False, soft_wrap=True)
 
-    def show_result(self, table: Table, *, most: int | None = None, indent: int = 0) -> None:
+    def show_result(self, table: Table, *, most: int | None = None, indent: int = 0, listed: bool = False) -> None:
         """Print a result's table under its caption, of which at most so many rows.
 
-        Numbers end at the right edge of their column; where the terminal is narrow, texts take several lines.
+        Numbers end at the right edge of their column; where the terminal is narrow, texts take several lines, and cells
+        stand below each other (in a terminal always if `listed`).
         """
         if table.caption:
             self.show(f"{' ' * indent}{table.caption}", style="bold")
@@ -82,7 +83,7 @@ class Terminal:
         room = None if self.width is None else self.width - indent
         if room is None:
             lines = str(shown)
-        elif shown.least_width() <= room:
+        elif shown.least_width() <= room and not listed:
             lines = self._folded(shown, room)
         else:
             # Numbers that are broken are not read.

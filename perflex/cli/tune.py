@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from perflex.cli.json_output import print_json
 from perflex.cli.options import SPACE_FILES, DeviceOption, JsonOption, MachineOption
-from perflex.cli.prune import SPACE_HELP, SPACE_WORDS, SeedOption, ms
+from perflex.cli.rank import SPACE_HELP, SPACE_WORDS, SeedOption, counting
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
     from perflex.calibration.calibration import Calibration
-    from perflex.search.tuning.tuning import TuningResult
+    from perflex.search.promise import Promise
+    from perflex.search.tuning import Tuning
 
 _SHOWN = 10
 
@@ -23,12 +24,29 @@ def tune(
     context: typer.Context,
     words: Annotated[list[str], typer.Argument(metavar=SPACE_WORDS, help=SPACE_HELP)],
     *,
-    budget: Annotated[
+    measurements: Annotated[
         int | None, typer.Option(min=1, help="Most variants to time.  [default: 10%, at least 30]")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Most time of building and timing, such as 90s or 5min.")
+    ] = None,
+    promise: Annotated[
+        str,
+        typer.Option(
+            metavar="LOSS[,CONFIDENCE]",
+            help="Stop when no variant is faster by more than the loss, with this confidence; none: search on.",
+        ),
+    ] = "0.05,0.95",
+    times: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Known times to start from: of Kernel Tuner, T4, or a table (CSV)."),
     ] = None,
     device: DeviceOption = "",
     machine: MachineOption = None,
     seed: SeedOption = 0,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE.json", help="Write all measurements as a T4 file.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Search a kernel's variants for the fastest: time some, learn, time the most promising, and so on.
@@ -36,42 +54,54 @@ def tune(
     The calibration says what to expect of each variant; what is timed corrects it. Without one, counts and settings are
     learned from. Variants are timed on --device, else on the device of the calibration or of --machine.
     """
-    from perflex.cli.arguments import names_kernel, read_calibration, read_sizes
+    from perflex.cli.arguments import names_kernel, read_calibration, read_seconds, read_sizes
     from perflex.cli.kernel_files import load_variants
-    from perflex.progress import RunOptions
-    from perflex.search.tuning.tuner import SearchOptions
-    from perflex.search.tuning.tuning import tune as searched
+    from perflex.file_io import require_writable
+    from perflex.search.tuner import SearchOptions
+    from perflex.search.tuning import tune as searched
 
+    options = SearchOptions(
+        measurements,
+        None if budget is None else read_seconds(budget, "--budget"),
+        _read_promise(promise),
+        seed=seed,
+        measured={} if times is None else times,
+    )
+    if out is not None:
+        require_writable(out)
     loaded: Calibration | None = None
     if machine is not None or not names_kernel(words[0]):
         loaded, words = read_calibration(words, machine, SPACE_FILES)
     space, *sizes = words
     terminal, variants, given = terminal_of(context), load_variants(space), read_sizes(sizes)
-    with terminal.warnings_shown(doubts=False), terminal.progress("tune:") as progress:
+    with terminal.warnings_shown(doubts=False), counting(terminal, "tune:", variants) as run:
         found = searched(
-            variants,
-            given,
-            device=device or None,
-            calibration=loaded,
-            machine=machine,
-            options=SearchOptions(budget=budget, seed=seed),
-            run=RunOptions(progress=progress),
+            variants, given, calibration=loaded, device=device or None, machine=machine, options=options, run=run
         )
     terminal.warn_of_sizes(given, [found.kernel()], {**variants.sizes, **given})
+    if out is not None:
+        found.save(out)
     if as_json:
-        print_json(_tuning_content(found))
+        print_json(_content(found))
         return
-    timed = sorted((step for step in found.history if not math.isnan(step.seconds)), key=lambda step: step.seconds)
-    first = {step.number: step.seconds for step in timed}
-    rows = [
-        (str(place), step.name, ms(first[step.number]), ms(step.seconds), f"{step.seconds / found.best.seconds:.2f}")
-        for place, step in enumerate((found.again or timed)[:_SHOWN], start=1)
-    ]
-    terminal.show_table(("", "variant", "measured", "timed again", "ratio"), rows)
+    terminal.show_result(found.table(), most=_SHOWN)
     terminal.show(str(found))
 
 
-def _tuning_content(found: TuningResult) -> dict[str, Any]:
+def _read_promise(word: str) -> Promise | Literal[False]:
+    from perflex.cli.arguments import ArgumentError
+    from perflex.search.promise import Promise
+
+    if word == "none":
+        return False
+    try:
+        return Promise(*map(float, word.split(",", 1)))
+    except ValueError as error:
+        msg = f"cannot read --promise {word!r} ({error}); write none, or loss and confidence, such as 0.05,0.95"
+        raise ArgumentError(msg, word=word) from error
+
+
+def _content(found: Tuning) -> dict[str, Any]:
     return {
         "best": {"variant": found.best.name, "settings": dict(found.best.settings), "measured_s": found.best.seconds},
         "device": found.device,

@@ -18,12 +18,11 @@ from perflex.cli.options import (
     SeriesOption,
     SizesArgument,
 )
-from perflex.cli.terminal import sizes_text, terminal_of
+from perflex.cli.terminal import sizes_text, terminal_of, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perflex.analysis.roofline import Limits
     from perflex.cli.terminal import Terminal
     from perflex.features import Scop
     from perflex.features.cpu.ecm_result import EcmEstimate
@@ -67,7 +66,12 @@ def volumes(
     heading = f"kernel {scop.name} at {at} on {where.name}"
     terminal.show(heading, *_CACHES_LINES[found.caches], *unlimited, *_certainty_lines(scop))
     terminal.show_result(found.table().turned(), indent=2)
-    terminal.show(*_value_lines(values), *_limit_lines(limits))
+    terminal.show(*_value_lines(values))
+    terminal.show_result(limits.table())
+    if limits.uncounted:
+        terminal.show(f"not in the arithmetic: {', '.join(limits.uncounted)}")
+    of = " (of the limits that are known)" if limits.missing else ""
+    terminal.show(f"limiter: {limits.limiter}, {time_text(limits.predicted_s)}{of}")
 
 
 def _certainty_lines(scop: Scop) -> list[str]:
@@ -94,28 +98,6 @@ def _value_lines(values: Mapping[str, float]) -> list[str]:
         f"{name}: not known" if isnan(value) else f"{name} = {value:.6g} {parse_feature(name).unit}".removesuffix(" 1")
         for name, value in values.items()
     ]
-
-
-def _limit_lines(limits: Limits) -> list[str]:
-    from perflex.analysis.roofline import LIMITERS
-
-    lines = []
-    for name in LIMITERS:
-        if name in limits.missing:
-            needed = " and ".join(map(_with_unit, limits.missing[name]))
-            lines.append(f"  {name}: not known; the machine's file needs {needed}")
-        else:
-            lines.append(f"  {name}: {1e3 * limits.seconds[name]:.4g} ms")
-    if limits.uncounted:
-        lines.append(f"  not in the arithmetic: {', '.join(limits.uncounted)}")
-    of = " (of the limits that are known)" if limits.missing else ""
-    return [*lines, f"limiter: {limits.limiter}, {1e3 * limits.predicted_s:.4g} ms{of}"]
-
-
-def _with_unit(fact: str) -> str:
-    from perflex.machines.machine import FACTS
-
-    return f"{fact} ({FACTS[fact].unit})" if fact in FACTS else fact
 
 
 # What JSON tells of a layer condition, and of a conflict.

@@ -453,7 +453,7 @@ _STREAMS = (
 
 def machine_table(machines: Iterable[Machine]) -> Table:
     """Return a row for each machine."""
-    return Table.of("Machines", [text("name"), text("vendor"), text("kind"), text("aliases", "devices")], machines)
+    return Table.of("", [text("name"), text("vendor"), text("kind"), text("aliases", "devices")], machines)
 
 
 FACTS: Mapping[str, Fact] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perflex.html import render
 from perflex.reports.page import Part, calibrated_by
@@ -23,17 +23,7 @@ def evaluation_part(evaluation: DeviceEvaluation) -> Part:
     shown = [result for result in evaluation.studies if result.points]
     body = render(
         "evaluation_report.html",
-        studies=[
-            {
-                "result": result,
-                "tables": [summary_table([own], variants=some) for own in alone for some in (False, True)],
-                "points": point_table(alone, used=True),
-                "parameters": result.calibrations[result.model].fit.parameter_table(),
-                "figure": study_figure(evaluation.device, result),
-            }
-            for result in shown
-            for alone in ([replace(evaluation, studies=(result,))],)
-        ],
+        studies=[_study(replace(evaluation, studies=(result,))) for result in shown],
         baselines=[(name, IN_WORDS[BASELINES[name]], MEANINGS[name]) for name in MEANINGS],
     )
     made = next((one for result in evaluation.studies for one in result.calibrations.values()), None)
@@ -45,6 +35,19 @@ def evaluation_part(evaluation: DeviceEvaluation) -> Part:
     }
     names = ", ".join(result.study.name for result in shown) or "nothing"
     return Part(f"Evaluation of {names} on {evaluation.device}", list(_notices(evaluation)), body, provenance)
+
+
+def _study(evaluation: DeviceEvaluation) -> dict[str, Any]:
+    """Return what the template shows of an evaluation of one study."""
+    (result,) = evaluation.studies
+    return {
+        "result": result,
+        "methods": summary_table([evaluation], variants=False),
+        "variants": summary_table([evaluation], variants=True),
+        "points": point_table([evaluation], used=True),
+        "parameters": result.calibrations[result.model].fit.parameter_table(),
+        "figure": study_figure(evaluation.device, result),
+    }
 
 
 def _notices(evaluation: DeviceEvaluation) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,6 @@ from perflex.calibration.acceptance import DISTURBED_LIMIT, MANY_DISTURBED, REPE
 from perflex.errors import PerflexError, warn
 from perflex.features.sized_kernel import SizedKernel
 from perflex.machines.host import read_list, read_number, read_text
-from perflex.tables import Table, text
 from perflex.timing.measuring import measure
 from perflex.timing.options import TimingOptions
 from perflex.timing.results import Timing
@@ -43,11 +42,6 @@ class Finding:
     state: State
     found: str
     advice: str = ""
-
-
-def finding_table(caption: str, findings: Iterable[Finding]) -> Table:
-    """Return a row for each finding."""
-    return Table.of(caption, [text("state"), text("check"), text("found"), text("advice")], findings)
 
 
 def verdict(findings: Iterable[Finding]) -> Verdict:

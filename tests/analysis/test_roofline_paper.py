@@ -8,7 +8,7 @@ import pytest
 
 from perflex import Model, load_machine
 from perflex.analysis.roofline import ceilings_of, global_walls, local_walls, pattern_transactions, place_of
-from perflex.analysis.roofline_report import place_rows
+from perflex.analysis.roofline_report import roofline_tables
 from perflex.errors import MachineError
 from perflex.features import extract_scop
 from uipick import ALL_GENERATORS, KernelCollection
@@ -164,4 +164,4 @@ def test_a_kernel_without_accesses_has_instructions_only():
     assert place.nearest == "instructions"
     nothing = replace(place, instructions=dict.fromkeys(place.instructions, 0.0), seconds=0.0, seconds_kind="bound")
     assert (nothing.nearest, nothing.bound_s, nothing.gips) == ("instructions", 0, None)
-    assert place_rows([place, nothing])
+    assert all(len(table.rows) == 2 for table in roofline_tables([place, nothing]))

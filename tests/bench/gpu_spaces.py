@@ -52,10 +52,10 @@ from perflex import (
     tune,
 )
 from perflex.errors import FileFormatError
+from perflex.search.acquisition import most_promising
 from perflex.search.gaussian_process import GaussianProcess
-from perflex.search.spaces.extraction import EnumeratedSpace
-from perflex.search.tuning.kernel_tuner_strategy import expected_variants
-from perflex.search.tuning.search import most_promising
+from perflex.search.kernel_tuner_strategy import expected_variants
+from perflex.search.variants import EnumeratedSpace
 
 KEY = ("kernel", "gpu", "method", "samples", "seed")
 PREDICTED, BEST = ("log_error", "spearman", "share_to_keep"), "best_after_n_plus_10"
@@ -234,8 +234,8 @@ def best_after(measured, samples, best):
 
 
 def run_tuner(space, times, samples, seed):
-    options = SearchOptions(budget=max(samples) + MORE, seed=seed)
-    found = tune(space, device=lambda variant: float(times[variant.number]), options=options)
+    options = SearchOptions(measurements=max(samples) + MORE, seed=seed)
+    found = tune(space, measure=lambda variant: float(times[variant.number]), options=options)
     return best_after(np.array([step.seconds for step in found.history]), samples, times.min())
 
 
@@ -263,7 +263,7 @@ def source_variants(path, sources, cache):
 def run_source_tuner(path, sources, samples, seed):
     folder, out = sources
     variants, prior, times = source_variants(path, folder, out.with_suffix(f".{'.'.join(kernel_and_gpu(path))}.pickle"))
-    tuner = Tuner(variants, prior=prior, options=SearchOptions(budget=max(samples) + MORE, seed=seed))
+    tuner = Tuner(variants, prior=prior, options=SearchOptions(measurements=max(samples) + MORE, seed=seed))
     while proposals := tuner.ask():
         for each in proposals:
             tuner.tell(each, float(times[each.number]))

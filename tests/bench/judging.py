@@ -13,7 +13,7 @@ import numpy as np
 
 from perflex import PerflexError, TimingOptions
 from perflex.features.sized_kernel import sized_kernels
-from perflex.studies.accuracy import Accuracy
+from perflex.search.accuracy import Accuracy
 from perflex.studies.evaluation.baselines import Peaks, copy_bandwidth, copy_kernel, work_of
 from perflex.timing.measuring import measure
 from perflex.timing.results import Timing

@@ -396,10 +396,10 @@ def record_search() -> Results:
         ("a quarter", {"keep": 0.25}),
         ("a promise", {"keep": Promise(confidence=0.8), "measured": measured}),
     ):
-        yield f"prune/{label}", outcome(lambda m=more: rows_of(prune(space, **known, **m).variants))
+        yield f"prune/{label}", outcome(lambda m=more: rows_of(prune(space, **known, **m)))
     yield "rank", outcome(lambda: rows_of(rank(space, **known)))
     for label, given in (("from counts", {}), ("from a calibration", known)):
-        options = SearchOptions(budget=6, promise=False)
+        options = SearchOptions(measurements=6, promise=False)
         found = outcome(lambda g=given, o=options: rows_of(tune(space, device=FakeDevice(law), options=o, **g).history))
         yield f"tune/{label}", found
 

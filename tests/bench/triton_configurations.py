@@ -44,7 +44,7 @@ from perflex.calibration.usual_prior import usual_calibration
 from perflex.features.target import using_machine
 from perflex.models import load_model
 from perflex.pictures import COLOURS, new_figure, save_figure
-from perflex.search.pruning.promise import kept_ratio
+from perflex.search.promise import kept_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

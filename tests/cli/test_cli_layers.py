@@ -35,12 +35,12 @@ def test_json_has_conditions_and_volumes(content):
 def test_text_says_the_same(run):
     code, text, remarks = run("layers", JACOBI, "--machine", "rome", "M=100", "N=200", "--cores", "4", "x=7")
     assert code == 0
-    for part in ("at M=100, N=200 on EPYC-7452, 4 core(s)", "2*N^2 - N <= 262144", "N = 362", "not"):
+    for part in ("on EPYC-7452, 4 cores, at M=100, N=200", "2*N^2 - N <= 262144", "N = 362", "not"):
         assert part in text
     rows = [line.split() for line in text.splitlines()]
     # Planes on either side of three boundaries between the cores' parts are loaded twice: 6 of 98.
-    assert ["L3", "-", "memory", "16.495", "8", "24.495"] in [row[:6] for row in rows]
-    assert ["L1", "-", "L2", "32", "8"] in [row[:5] for row in rows]
+    assert ["L3", "-", "memory", "16.495", "8.000", "24.495"] in [row[:6] for row in rows]
+    assert ["L1", "-", "L2", "32.000", "8.000"] in [row[:5] for row in rows]
     assert "the kernel has no size x; its sizes are" in remarks
 
 
@@ -63,8 +63,8 @@ def test_a_series_and_its_picture(shown, content, tmp_path):
     picture = tmp_path / "layers.png"
     words = ["layers", JACOBI, "--machine", "clx", "M=1000", "--series", "N=100:260:40"]
     lines = shown(*words, "--out", picture).splitlines()
-    assert [line.split() for line in lines[2:6]] == [
-        *([str(n), "56", "40", "24", "24"] for n in (100, 140, 180)), ["220", "56", "40", "40", "24"],
+    assert [[float(word) for word in line.split()] for line in lines[3:7]] == [
+        *([n, 56, 40, 24, 24] for n in (100, 140, 180)), [220, 56, 40, 40, 24],
     ]  # fmt: skip
     assert picture.read_bytes().startswith(b"\x89PNG")
     series = content(*words)["series"]

@@ -1,19 +1,17 @@
 """``perflex prune``, ``prune-table``, ``rank`` and ``tune`` of spaces: tables, files, measuring."""
 
 import csv
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from perflex import Promise
-from perflex.cli.prune import read_keep
+from perflex.cli.rank import read_keep
 from perflex.testing import FakeDevice
 from support import small_description
 from support.described_data import convolution_space, times_of
 from support.html_structure import checked
-from support.report_files import pruning_content
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SPACE = f"""
@@ -56,29 +54,25 @@ def test_table_and_files(calibration, space, tmp_path, shown):
     out = shown("prune", calibration, space, "n=128", "--keep", "2", "--out", tmp_path / "out")
     assert "2 of 6: those predicted fastest" in out
     assert "left out: constraint: rows <= columns (2)" in out
-    assert (tmp_path / "out" / "pruning.csv").read_text(encoding="utf-8").count("\n") == 7
-    assert (tmp_path / "out" / "pruning.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / "out" / "ranking.csv").read_text(encoding="utf-8").count("\n") == 7
+    assert (tmp_path / "out" / "ranking.png").read_bytes()[:4] == b"\x89PNG"
+    page = checked((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
+    kept = [line.split()[0] for line in out.splitlines()[2:4]]
+    assert [name.split(",")[0] + "," for name in page.table("Kept variants").column("variant")] == kept
 
 
-def test_json_of_a_function_which_a_report_reads(calibration, space, tmp_path, content, shown):
+def test_json_of_a_function(calibration, space, content):
     found = content("prune", calibration, space.replace(":space", ":made"), "n=128", "--keep", "50%")
     assert found["variants"] == 6
+    assert found["kept"] == [row["variant"] for row in found["table"] if row["kept"]]
     assert len(found["kept"]) == 3
     assert [row["rank"] for row in found["table"]] == [1, 2, 3, 4, 5, 6]
     assert all(row["measured_s"] is None for row in found["table"])
-    # The files of tests of reports are made by hand.
-    assert set(pruning_content()) - {"check"} == set(found)
-    assert set(pruning_content()["table"][0]) == set(found["table"][0])
-    (tmp_path / "p.json").write_text(json.dumps(found), encoding="utf-8")
-    shown("report", tmp_path / "p.json", calibration, "-o", tmp_path / "page.html")
-    page = checked((tmp_path / "page.html").read_text(encoding="utf-8"))
-    assert page.table("Kept variants").column("variant") == found["kept"]
-    assert found["device"]["driver"] in page.text
 
 
 def test_a_device_without_measuring_is_refused(calibration, space, refused):
     told = refused("prune", calibration, space, "n=128", "--device", "some GPU")
-    assert "--device says where --measure times variants, and nothing is timed without it" in told
+    assert "--device says where --time or --measure times variants, and nothing is timed without" in told
 
 
 def test_facts_of_another_machine_are_told(tmp_path, content, shown):
@@ -96,12 +90,11 @@ def test_measuring(calibration, space, content, shown, tmp_path, default_device)
     # Beside the batch those that were kept and timed afterwards.
     timed = {row["variant"] for row in found["table"] if row["measured_s"] is not None}
     assert timed == {*found["batch"], *found["kept"]}
-    assert found["check"]["measured"] == len(timed) == 3 + len(found["kept"]) - 1
+    assert found["check"]["cases"] == len(timed) == 3 + len(found["kept"]) - 1
     assert found["measured_on"] == str(default_device)
-    (tmp_path / "p.json").write_text(json.dumps(found), encoding="utf-8")
-    shown("report", tmp_path / "p.json", "-o", tmp_path / "page.html")
-    assert f"measured on{default_device}" in checked((tmp_path / "page.html").read_text(encoding="utf-8")).text
-    assert f"; on {default_device}" in " ".join(shown("prune", calibration, space, "n=128", *words[2:]).split())
+    out = shown("prune", calibration, space, "n=128", *words[2:], "--out", tmp_path)
+    assert f"measured on {default_device}" in " ".join(out.split())
+    assert f"measured on{default_device}" in checked((tmp_path / "report.html").read_text(encoding="utf-8")).text
 
 
 def test_how_many_to_keep():
@@ -121,7 +114,7 @@ def test_spaces_of_sources(source, shown, content):
     for row in found["table"]:
         assert row["doubts"][0].startswith("no sample of this device")
     out = shown(*words)
-    assert out.count(" (doubtful)") == 2
+    assert [line.split()[-1] for line in out.splitlines()[2:4]] == ["yes", "yes"]
     assert out.count("doubtful: no sample of this device") == 1
 
 
@@ -134,18 +127,25 @@ def fake(monkeypatch):
 
 
 def test_tune_says_where_and_what_was_timed_again(fake, source, content, run):
-    words = ("tune", source, "n=64", "--budget", "3")
+    words = ("tune", source, "n=64", "--measurements", "3")
     found = content(*words)
     assert (found["device"], found["doubts"]) == (fake, [])
     assert [step["variant"] for step in found["again"]] == ["TILE=4", "TILE=8", "TILE=16"]
     assert found["best"]["measured_s"] == found["again"][0]["measured_s"]
     _, out, err = run(*words, "m=3")
     assert err == "warning: the kernel has no size m; its sizes are n\n"
-    heading, row, *_ = out.splitlines()
-    assert heading.split() == ["variant", "measured", "timed", "again", "ratio"]
-    assert row.split() == ["1", "TILE=4", "4", "ms", "4", "ms", "1.00"]
+    _, heading, row, *_ = out.splitlines()
+    assert heading.split() == ["variant", "measured", "(ms)", "timed", "again", "(ms)", "ratio"]
+    assert row.split() == ["TILE=4", "4.00", "4.00", "1.00"]
     doubts = content(*words, "--machine", "V100", "-d", "fake")["doubts"]
     assert doubts[0].startswith("no sample of this device")
+
+
+def test_a_search_starts_from_times_of_a_file(fake, source, content, run, tmp_path, refused):
+    content("tune", source, "n=64", "--measurements", "2", "--budget", "1min", "--out", tmp_path / "t4.json")
+    found = content("tune", source, "n=64", "--promise", "none", "--times", tmp_path / "t4.json")
+    assert (len(found["history"]), len(found["again"])) == (1, 3)
+    assert "cannot read --promise '5%'" in refused("tune", source, "--promise", "5%")
 
 
 def test_tune_times_on_no_other_device_than_that_of_the_machine(fake, source, refused, monkeypatch):
@@ -155,7 +155,7 @@ def test_tune_times_on_no_other_device_than_that_of_the_machine(fake, source, re
 
 
 def test_tune(calibration, source, default_device, content):
-    found = content("tune", calibration, source, "n=64", "-d", default_device, "--budget", "3")
+    found = content("tune", calibration, source, "n=64", "-d", default_device, "--measurements", "3")
     assert {step["variant"] for step in found["history"]} == {"TILE=4", "TILE=8", "TILE=16"}
     assert found["best"]["measured_s"] > 0
 
@@ -177,7 +177,7 @@ def test_a_table_of_a_described_kernel(tmp_path, shown, content):
     assert "\nfacts of RTX-A4000\n" in out
     assert (tmp_path / "pruning.png").read_bytes().startswith(b"\x89PNG")
     with (tmp_path / "pruning.csv").open() as stream:
-        assert sum(row["kept"] == "1" for row in csv.DictReader(stream)) == 10
+        assert sum(row["kept"] == "True" for row in csv.DictReader(stream)) == 10
     found = content(*words)
     assert (found["configurations"], found["batch"], found["kept"]) == (200, 60, 10)
     assert set(found["errors"]) == {"analytic", "with the correction"}

@@ -52,7 +52,7 @@ def test_list(store, capsys):
     assert run(store, "list") == run(store, "export") == run(store, "verify") == 0
     shown = " ".join(capsys.readouterr().out.split())
     first, last = utc(NOW - 100 * DAY)[:10], utc(NOW - 20 * DAY)[:10]
-    assert f"square(n=16) 5 0 0 {first} {last} 3 ms" in shown
+    assert f"square(n=16) 5 0 0 {first} {last} 3.00" in shown
     assert "square(n=64) 3 0 1 " in shown
     assert "aaaaaaaaaaaa 2 0 0 " in shown
     assert shown.index("Intel OpenCL: Some CPU") < shown.index("PoCL: Some CPU")
@@ -75,7 +75,7 @@ def test_disturbed_samples(store, capsys):
     store.add(SMALL, replace(sample(1, 5, 9.0), activity=facts, disturbed=True), "square(n=16)")
     assert run(store, "list") == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "kernel samples disturbed failures first last median" in shown
+    assert "kernel samples disturbed failures first last median (ms)" in shown
     assert "square(n=16) 6 1 0 " in shown
     assert run(store, "list", "--json") == 0
     found = json.loads(capsys.readouterr().out)

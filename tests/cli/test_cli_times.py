@@ -1,4 +1,4 @@
-"""``perflex calibrate --times``, ``export-times`` and ``transfer``: from logs to predictions, no device is opened."""
+"""``perflex calibrate --times``, ``diagnose --out`` and ``transfer``: from logs to predictions, no device is opened."""
 
 from pathlib import Path
 
@@ -56,11 +56,11 @@ def test_a_calibrations_times_go_elsewhere(shown):
     shown(*CALIBRATE, "--only", "node=n128,n512")
     calibration = Calibration.load("c.yaml")
     assert len(calibration.fit.kernels) == 4
-    assert shown("export-times", "c.yaml", "-o", "out.csv") == "out.csv\n"
+    assert "out/times.csv" in shown("diagnose", "c.yaml", "--out", "out").splitlines()
     save_times(calibration, "same.csv")
-    assert Path("out.csv").read_bytes() == Path("same.csv").read_bytes()
+    assert Path("out/times.csv").read_bytes() == Path("same.csv").read_bytes()
     # Labels of a user's kernels hold the functions' names.
-    shown("calibrate", "mine.yaml", "--times", "out.csv", "--kernels", EXAMPLE, "-o", "d.yaml")
+    shown("calibrate", "mine.yaml", "--times", "out/times.csv", "--kernels", EXAMPLE, "-o", "d.yaml")
     assert Calibration.load("d.yaml").fit.kernels == calibration.fit.kernels
 
 

@@ -17,20 +17,20 @@ SIZES = ["nx=64", "ny=64", "nz=64"]
 
 
 def test_machine_list(shown, content):
-    printed = [line.split()[0] for line in shown("machine", "list").splitlines()]
+    printed = [line.split()[0] for line in shown("machine", "list").splitlines()[1:]]
     assert printed == [row["name"] for row in content("machine", "list")] == list(machine_names())
 
 
 def test_machine_show(shown, content):
     text = shown("machine", "show", "k20")
-    for part in (r"l2_bytes +1280 KiB", r"0\.71 GHz", r"160\.88 GB/s", "measured: Su, Cai"):
+    for part in (r"l2_bytes +1280  KiB", r"710  MHz", r"160\.88  GB/s", "measured: Su, Cai"):
         assert re.search(part, text)
     found = content("machine", "show", "K20")
     assert found["facts"]["l2_bytes"]["value"] == 1310720
     assert found["facts"]["dram_bandwidth"]["source"].startswith("measured: Su")
     cpu = shown("machine", "show", "Gold-6248")
-    assert "level L1: 32 KiB for 1 core(s), 8-way, 64 B lines; write-allocate, load 128 B/cycle, store 64" in cpu
-    assert re.search(r"memory copy: \S+ GB/s per domain \(1 loaded, 1 stored, 1 write-allocated\)", cpu)
+    assert re.search(r"^L1 +32 +1 +64 +8 +128.0 +64.00  yes", cpu, re.MULTILINE)
+    assert re.search(r"^copy +\S+ +1 +1 +1  ", cpu, re.MULTILINE)
 
 
 def test_volumes_are_those_of_the_library(content, shown):
@@ -66,11 +66,11 @@ def test_limits_that_are_known_are_shown_where_a_fact_is_missing(tmp_path, shown
     path = tmp_path / "mine.yaml"
     path.write_text(shipped.replace(line, ""), encoding="utf-8")
     lines = shown("volumes", STENCIL, *SIZES, "--machine", path).splitlines()
-    assert "  L2: not known; the machine's file needs l2_bandwidth (B/s)" in lines
+    assert any(re.fullmatch(r"L2 +l2_bandwidth \(B/s\)", text) for text in lines)
     known = ("DRAM", "L1", "local memory", "arithmetic", "group start", "latency")
     for name in known:
-        assert any(re.fullmatch(rf"  {name}: [\d.e-]+ ms", text) for text in lines)
-    assert re.fullmatch(r"limiter: L1, [\d.]+ ms \(of the limits that are known\)", lines[-1])
+        assert any(re.fullmatch(rf"{name} +[\d.e-]+", text) for text in lines)
+    assert re.fullmatch(r"limiter: L1, [\d.]+ us \(of the limits that are known\)", lines[-1])
     found = content("volumes", STENCIL, *SIZES, "--machine", path)
     assert (found["limiter"], found["missing"]) == ("L1", {"L2": ["l2_bandwidth"]})
     assert tuple(found["seconds"]) == known
@@ -79,10 +79,8 @@ def test_limits_that_are_known_are_shown_where_a_fact_is_missing(tmp_path, shown
 def test_volumes_of_a_gpu_whose_rules_of_l1_are_not_known(shown, content):
     lines = shown("volumes", STENCIL, *SIZES, "--machine", "W7800").splitlines()
     assert "f_l1_wavefronts: not known" in lines
-    assert "  L1: not known; the machine's file needs l1_rules" in lines
-    assert any(re.fullmatch(r"  L2: [\d.]+ ms", text) for text in lines)
-    (row,) = (text.split() for text in lines if text.lstrip().startswith("l1_wavefronts (wavefronts)"))
-    assert set(row[2:]) == {"-"}
+    assert any(re.fullmatch(r"L1 +l1_rules", text) for text in lines)
+    assert any(re.fullmatch(r"L2 +[\d.]+", text) for text in lines)
     found = content("volumes", STENCIL, *SIZES, "--machine", "W7800")
     assert found["f_l1_wavefronts"] is None
     assert found["missing"]["L1"] == ["l1_rules"]

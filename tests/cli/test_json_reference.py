@@ -34,7 +34,7 @@ QUICK = {
     "calibrate": "mine.yaml --times log.csv --kernels examples/matmul.py --machine V100 -o mine_v100.yaml",
     "machine show": "V100",
     "store list": "",
-    "tune": f"{POCL} space.yaml --budget 3 -d fake",
+    "tune": f"{POCL} space.yaml --measurements 3 -d fake",
 }
 # Those that look at the machine, describe dozens of kernels, or fit a model many times.
 LONG = {

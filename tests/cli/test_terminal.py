@@ -1,4 +1,4 @@
-"""Lines and tables in a terminal and in a pipe, warnings, and quiet sessions."""
+"""Lines in a terminal and in a pipe, warnings, and quiet sessions."""
 
 import warnings
 
@@ -6,43 +6,6 @@ import pytest
 
 from perflex.cli.terminal import Terminal
 from perflex.errors import CalibrationError, PerflexWarning
-
-HEADINGS = ("kernel", "samples", "first seen", "median time", "remark")
-ROWS = [
-    (
-        "matmul_sq(dtype=float32, prefetch=True, lsize_0=16)",
-        "12",
-        "2026-01-01",
-        "1.234 ms",
-        "text [bold] of words " * 4,
-    ),
-    ("16x16", "3", "2026-02-02", "12.5 us", ""),
-]
-
-
-@pytest.mark.parametrize("width", [48, 60, 80, 120])
-def test_tables_fit_the_terminal_and_lose_nothing(width, monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", str(width))
-    Terminal().show_table(HEADINGS, ROWS, title="Title", indent=2)
-    title, *lines = capsys.readouterr().out.splitlines()
-    assert title == "Title"
-    assert all(line.startswith("  ") and len(line) <= width for line in lines)
-    assert not set("".join(lines)) & set("─│┃━┏┓")
-    # Cells take several lines; each letter of them is there.
-    shown = sorted("".join("".join(lines).split()))
-    assert shown == sorted("".join("".join([*HEADINGS, *ROWS[0], *ROWS[1]]).split()))
-
-
-def test_a_pipe_has_one_line_for_each_row(capsys):
-    Terminal().show_table(HEADINGS, ROWS)
-    Terminal().show_table(("", ""), [("a", "b")])
-    head, first, second, third = capsys.readouterr().out.splitlines()
-    assert [len(line) == len(line.rstrip()) for line in (head, first)] == [True, True]
-    # Numbers end where their heading does; texts begin there, also those that begin with a digit.
-    assert head.index("samples") + len("samples") == first.index("  2026") == second.index("  2026")
-    assert second.startswith("16x16")
-    assert first.index("2026") == head.index("first seen")
-    assert third == "a  b"
 
 
 def test_lines_are_wrapped_and_stay_indented(monkeypatch, capsys):

@@ -43,5 +43,5 @@ def test_comments_belong_to_the_fields_below_them():
 
 def test_every_result_says_something_of_its_fields():
     page = reference.results_page()
-    for name in ("Pruning", "TuningResult", "FitResult", "Volumes", "EcmEstimate", "BlockChoice"):
+    for name in ("Ranking", "Tuning", "FitResult", "Volumes", "EcmEstimate", "BlockChoice"):
         assert "   ``" in page.partition(f"## `{name}`\n")[2].partition("\n## ")[0], name

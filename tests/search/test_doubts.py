@@ -7,7 +7,7 @@ import pytest
 
 from perflex import Calibration, FeatureTable, Model, VariantSpace, prune, rank, source_kernel, tune, using_machine
 from perflex.errors import DoubtfulPredictionWarning, MachineError
-from perflex.search.spaces.doubts import doubt_lines
+from perflex.search.variant_doubts import doubt_lines
 from perflex.testing import FakeDevice
 from support.fitted import fitted
 from support.html_structure import checked
@@ -49,12 +49,12 @@ def test_a_ranking_has_the_doubts_of_each_kernel(calibration):
 def test_a_pruning_has_the_doubts_of_kept_variants_and_the_range_of_the_others(calibration, tmp_path):
     with pytest.warns(DoubtfulPredictionWarning, match="of 9 predictions"):
         found = prune(small_space(), calibration, SIZES, keep=4)
-    for variant in found.variants:
+    for variant in found:
         own = alone(calibration, scaled(**variant.settings))
         assert variant.doubts == (own if variant.kept else tuple(text for text in own if "cannot run" not in text))
     assert any("cannot run" in text for variant in found.kept for text in variant.doubts)
     assert all(f"  doubtful: {line}" in repr(found) for line in found.doubt_lines)
-    assert [row["doubts"] for row in found.table()] == [list(variant.doubts) for variant in found.variants]
+    assert [row["doubts"] for row in found.table().records()] == [list(variant.doubts) for variant in found]
     notices = [text for _, text in checked(found._repr_html_()).notices]
     assert notices == [f"Warning: doubtful: {line}" for line in found.doubt_lines]
 
@@ -100,7 +100,7 @@ def test_facts_of_another_machine_are_told():
         assert MIXED in calibration.predict_interval(kernel, sizes, machine="T4").doubts
     space = VariantSpace(axpy, {"items": (32, 64)})
     with pytest.warns(DoubtfulPredictionWarning, match=MIXED):
-        assert all(MIXED in variant.doubts for variant in prune(space, calibration, sizes, machine="T4").variants)
+        assert all(MIXED in variant.doubts for variant in prune(space, calibration, sizes, machine="T4"))
     device = FakeDevice(lambda _label, _sizes: 1e-3)
     with pytest.warns(DoubtfulPredictionWarning, match=MIXED):
         assert MIXED in tune(space, sizes, calibration=calibration, machine="T4", device=device).doubts

@@ -8,7 +8,7 @@ import pytest
 
 from perflex import Promise
 from perflex.errors import CalibrationError
-from perflex.search.pruning.promise import keep_by_promise, kept_ratio
+from perflex.search.promise import keep_by_promise, kept_ratio
 
 
 def simulated(chance, error, tail, count=2000):

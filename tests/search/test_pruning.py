@@ -13,8 +13,8 @@ import pytest
 from perflex import FeatureTable, Model, Promise, RunOptions, VariantSpace, prune, rank
 from perflex.errors import CalibrationError, PerflexError, PerflexWarning, UnsupportedKernelError
 from perflex.models import load_model, model_names
-from perflex.search.pruning.pruned import dominating, feature_kind, model_costs
-from perflex.search.pruning.report import check_pruning, draw_pruning
+from perflex.search.costs import dominating, feature_kind, model_costs
+from perflex.search.ranking_picture import draw_ranking
 from support.fitted import fitted
 from support.html_structure import checked
 from support.spaces_for_tests import scaled, small_space
@@ -55,10 +55,10 @@ def pruning(calibration):
 
 def test_the_fastest_predicted_are_kept(pruning, calibration):
     assert len(pruning.kept) == 3
-    assert len(pruning.variants) == 9
-    assert [variant.rank for variant in pruning.variants] == list(range(1, 10))
+    assert len(pruning) == 9
+    assert [variant.rank for variant in pruning] == list(range(1, 10))
     assert max(v.predicted for v in pruning.kept) <= min(v.predicted for v in pruning.dropped)
-    for variant in pruning.variants:
+    for variant in pruning:
         kernel = scaled(**variant.settings)
         assert variant.predicted == pytest.approx(calibration.predict(kernel, {"n": 4096}))
         interval = calibration.predict_interval(kernel, {"n": 4096})
@@ -78,31 +78,31 @@ def test_keep_is_checked_before_anything_is_built(calibration, keep):
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_predictions_that_are_not_finite_are_refused(pruning, calibration, value):
-    features, values = pruning.candidates.features, pruning.candidates.values.copy()
+    features, values = pruning.variants.features, pruning.variants.values.copy()
     values[:, features.index("f_thread_groups")] = [1.0] * 8 + [value]
     with pytest.raises(PerflexError, match="gives no finite number"):
-        prune(replace(pruning.candidates, values=values), calibration, keep=3)
+        prune(replace(pruning.variants, values=values), calibration, keep=3)
 
 
 @pytest.mark.parametrize(("keep", "count"), [(0.1, 1), (0.5, 5), (1.0, 9), (1, 1), (20, 9), (0.001, 1)])
 def test_numbers_and_shares(keep, count, pruning, calibration):
-    assert len(prune(pruning.candidates, calibration, keep=keep).kept) == count
+    assert len(prune(pruning.variants, calibration, keep=keep).kept) == count
 
 
 def test_reasons_and_dominating_cost(pruning):
-    slowest = pruning.variants[-1]
+    slowest = pruning[-1]
     assert not slowest.kept
     assert f"predicted {slowest.ratio:.3g} times the fastest; {slowest.dominating} dominates" in slowest.reason
     # 16 work-items per group: 256 groups at 2e-8 s each and many half-empty sub-groups.
-    assert {variant.dominating for variant in pruning.variants} <= {"on-chip", "overhead"}
+    assert {variant.dominating for variant in pruning} <= {"on-chip", "overhead"}
     by_hand = max(slowest.costs, key=lambda kind: slowest.costs[kind])
     assert slowest.dominating == by_hand
 
 
 def test_measured_variants(pruning, calibration):
-    names = [variant.name for variant in pruning.variants]
-    found = prune(pruning.candidates, calibration, keep=3, measured={names[5]: 2e-5, names[0]: 3e-5})
-    reasons = {variant.name: variant.reason for variant in found.variants}
+    names = [variant.name for variant in pruning]
+    found = prune(pruning.variants, calibration, keep=3, measured={names[5]: 2e-5, names[0]: 3e-5})
+    reasons = {variant.name: variant.reason for variant in found}
     assert reasons[names[5]] == "the fastest measured"
     assert reasons[names[0]] == "measured 1.5 times the fastest"
     kept = [variant.name for variant in found.kept]
@@ -111,12 +111,12 @@ def test_measured_variants(pruning, calibration):
 
 def test_a_promise_from_a_batch(pruning, calibration):
     with pytest.raises(CalibrationError, match="measured"):
-        prune(pruning.candidates, calibration, keep=Promise())
-    times = {variant.name: variant.predicted * 1.1 for variant in pruning.variants}
-    small = prune(pruning.candidates, calibration, keep=Promise(), measured=dict(list(times.items())[:4]))
+        prune(pruning.variants, calibration, keep=Promise())
+    times = {variant.name: variant.predicted * 1.1 for variant in pruning}
+    small = prune(pruning.variants, calibration, keep=Promise(), measured=dict(list(times.items())[:4]))
     assert not small.decision.met
     assert len(small.kept) == 6
-    whole = prune(pruning.candidates, calibration, keep=Promise(0.05, 0.8), measured=dict(list(times.items())[2:6]))
+    whole = prune(pruning.variants, calibration, keep=Promise(0.05, 0.8), measured=dict(list(times.items())[2:6]))
     assert whole.decision.met
     assert {variant.rank for variant in whole.kept} <= {1, 2, 3}
 
@@ -147,7 +147,7 @@ NAMED = "lsize=16, repeats=1"
 )
 def test_bad_measurements(measured, text, pruning, calibration):
     with pytest.raises(CalibrationError, match=text):
-        prune(pruning.candidates, calibration, measured=measured)
+        prune(pruning.variants, calibration, measured=measured)
 
 
 def test_kernels_by_name(calibration):
@@ -191,7 +191,7 @@ def test_what_the_model_has_no_feature_for_is_told_wherever_it_is_counted(pool):
         f"{name}: the model has no feature for f_op_float32_mul; the prediction leaves it out" for name in kernels
     ]
     alone = prune(kernels, made(), {"n": 1024}, keep=1)
-    assert {each.name for each in found.variants} == {each.name for each in alone.variants} == set(kernels)
+    assert {each.name for each in found} == {each.name for each in alone} == set(kernels)
 
 
 def test_table_csv_and_repr(pruning, tmp_path):
@@ -199,8 +199,8 @@ def test_table_csv_and_repr(pruning, tmp_path):
     pruning.to_csv(path)
     with path.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert [row["variant"] for row in rows] == [variant.name for variant in pruning.variants]
-    assert [float(row["predicted_s"]) for row in rows] == [variant.predicted for variant in pruning.variants]
+    assert [row["variant"] for row in rows] == [variant.name for variant in pruning]
+    assert [float(row["predicted_s"]) for row in rows] == [variant.predicted for variant in pruning]
     assert repr(pruning).startswith("3 of 9 variants kept (33.3 %)")
 
 
@@ -211,20 +211,23 @@ def test_a_pruning_without_intervals_says_why():
     assert np.isnan(found.low).all()
 
 
-def test_report(pruning, tmp_path):
-    times = {variant.name: variant.predicted * 1.1 for variant in pruning.variants}
-    check = check_pruning(pruning, times)
-    errors = (check.geomean_error, check.median_error, check.rms_error, check.max_error)
-    assert errors == pytest.approx([1 - 1 / 1.1] * 4)
-    assert (check.measured, check.spearman, check.loss, check.coverage) == pytest.approx((9, 1, 0, 1))
-    times[pruning.variants[-1].name] = pruning.variants[0].predicted
-    changed = check_pruning(pruning, times)
-    far = abs(pruning.variants[-1].predicted / pruning.variants[0].predicted - 1)
-    assert (changed.loss, changed.max_error) == pytest.approx((0.1, far))
-    assert changed.rms_error == pytest.approx(((8 * (1 / 11) ** 2 + far**2) / 9) ** 0.5)
-    assert f"rms {100 * changed.rms_error:.3g} %; maximum {100 * far:.3g} %" in str(changed)
-    draw_pruning(pruning, tmp_path / "a.png", times)
-    draw_pruning(pruning, tmp_path / "b.png")
+def test_measurements_judge_a_ranking(pruning, tmp_path):
+    with pytest.raises(CalibrationError, match="no variant has a measured time"):
+        pruning.check()
+    times = {variant.name: variant.predicted * 1.1 for variant in pruning}
+    check = pruning.check(times)
+    found = check.accuracy
+    assert (found.geometric_mean, found.median, found.rms, found.maximum) == pytest.approx((1 - 1 / 1.1,) * 4)
+    numbers = (found.cases, found.spearman, check.kept_measured, check.loss, check.coverage)
+    assert numbers == pytest.approx((9, 1, 3, 0, 1))
+    times[pruning[-1].name] = pruning[0].predicted
+    changed = pruning.check(times)
+    far = abs(pruning[-1].predicted / pruning[0].predicted - 1)
+    rms = ((8 * (1 / 11) ** 2 + far**2) / 9) ** 0.5
+    assert (changed.loss, changed.accuracy.maximum, changed.accuracy.rms) == pytest.approx((0.1, far, rms))
+    assert f"rms {100 * rms:.3g} %; maximum {100 * far:.3g} %" in str(changed)
+    draw_ranking(pruning.with_times(times), tmp_path / "a.png")
+    draw_ranking(pruning, tmp_path / "b.png")
     assert (tmp_path / "a.png").read_bytes()[:4] == (tmp_path / "b.png").read_bytes()[:4] == b"\x89PNG"
 
 

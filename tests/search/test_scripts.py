@@ -11,7 +11,7 @@ import pytest
 from perflex import PerflexError, load_space
 from perflex.errors import FileFormatError, SpaceError, UnsupportedKernelError
 from perflex.features import SourceKernel, count_features
-from perflex.search.scripts.load import values_of
+from perflex.search.source_spaces import values_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 KERNEL = """

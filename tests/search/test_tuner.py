@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from perflex import Calibration, Promise, RunOptions, SearchOptions, TimingOptions, Tuner, VariantSpace, prune, tune
-from perflex.errors import CalibrationError, DeviceError, MeasurementError
-from perflex.search.tuning.search import first_batch
-from perflex.search.tuning.tuning import TuningResult
+from perflex.errors import CalibrationError, DeviceError, FileFormatError, MeasurementError, PerflexWarning
+from perflex.search.acquisition import first_batch
+from perflex.search.tuning import Tuning
 from perflex.testing import FakeDevice
 from support.scripted_device import ScriptedDevice
 from support.spaces_for_tests import scaled, small_space, strided
@@ -121,12 +121,12 @@ def test_what_is_no_space(features, more, text):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"budget": 0}, "budget must be positive"),
+        ({"measurements": 0}, "measurements must be positive"),
         ({"budget_s": -1.0}, "budget must be positive"),
-        ({"budget": 1.5}, "whole number of variants, not 1.5"),
+        ({"measurements": 1.5}, "whole number of variants, not 1.5"),
         ({"first": -1}, "first batch must be positive"),
         ({"budget_s": math.nan}, "budget must be positive"),
-        ({"budget": True}, "a budget must be positive, a whole number"),
+        ({"measurements": True}, "measurements must be positive, a whole number"),
     ],
 )
 def test_bad_options(arguments, text):
@@ -187,7 +187,7 @@ def fake_seconds(label, sizes):
 
 def test_tuning_on_a_device():
     found = tune(small_space(), {"n": 1024}, device=FakeDevice(fake_seconds), options=SearchOptions(9, first=3))
-    assert isinstance(found, TuningResult)
+    assert isinstance(found, Tuning)
     assert dict(found.best.settings) == {"lsize": 32, "repeats": 1}
     assert found.best.seconds == pytest.approx(1e-3)
     assert sum(found.failures.values()) == sum(math.isnan(step.seconds) for step in found.history) > 0
@@ -214,7 +214,7 @@ def test_what_times_or_counts_here_refuses_workers_to_time_on():
     space, run, device = small_space(), RunOptions(measure_executor=HereOnly()), FakeDevice(fake_seconds)
     for call in (
         lambda: tune(space, {"n": 1024}, device=device, run=run),
-        lambda: tune(space, {"n": 1024}, device=lambda _: 1e-3, run=run),
+        lambda: tune(space, {"n": 1024}, measure=lambda _: 1e-3, run=run),
         lambda: space.extract(["f_thread_groups"], {"n": 1024}, run=run),
         lambda: prune(space, None, {"n": 1024}, run=run),
     ):
@@ -243,7 +243,7 @@ def no_kernel_of_48(*, lsize, repeats):
 
 def test_variants_that_are_left_out_are_told():
     space = VariantSpace(no_kernel_of_48, {"lsize": (16, 32, 48), "repeats": (1, 2)})
-    found = tune(space, {"n": 3072}, device=lambda proposal: 1e-3 / proposal.settings["lsize"])
+    found = tune(space, {"n": 3072}, measure=lambda proposal: 1e-3 / proposal.settings["lsize"])
     assert "4 of 4 variants measured" in repr(found)
     assert "\n  left out: build returned no kernel (2)" in repr(found)
 
@@ -270,8 +270,7 @@ def test_code_is_generated_in_the_executor(default_device):
         space,
         {"n": 4096},
         device=default_device,
-        timing=timing,
-        options=SearchOptions(6, first=6),
+        options=SearchOptions(6, first=6, timing=timing),
         run=RunOptions(executor=executor),
     )
     assert executor.functions.count("_generated") == 6
@@ -295,7 +294,7 @@ def test_fastest_few_are_timed_again():
 
     device = ScriptedDevice(fake_seconds, on_run=lucky_at_first)
     timing = TimingOptions(trials=3, min_trials=3)
-    found = tune(small_space(), {"n": 1024}, device=device, timing=timing, options=SearchOptions(9, first=9))
+    found = tune(small_space(), {"n": 1024}, device=device, options=SearchOptions(9, first=9, timing=timing))
     lucky = min((step for step in found.history if not math.isnan(step.seconds)), key=lambda step: step.seconds)
     assert lucky.name == "lsize=64, repeats=1"
     assert found.best.name == "lsize=32, repeats=1"
@@ -303,3 +302,42 @@ def test_fastest_few_are_timed_again():
     assert found.again[0] == found.best
     law = {step.name: fake_seconds(step.name, {}) for step in found.again}
     assert {step.name: step.seconds for step in found.again} == pytest.approx(law)
+
+
+def seconds_of(name):
+    words = dict(word.split("=") for word in name.split(", "))
+    return 1e-3 * int(words["repeats"]) + 1e-4 * abs(int(words["lsize"]) - 32)
+
+
+@pytest.mark.parametrize("where", [{"measure": lambda one: seconds_of(one.name)}, {"device": FakeDevice(fake_seconds)}])
+def test_times_that_are_there_are_a_start(where, tmp_path):
+    options = SearchOptions(4, promise=False)
+    before = tune(small_space(), {"n": 1024}, **where, options=options)
+    before.save(tmp_path / "t4.json")
+    known = {step.name for step in before.history if not math.isnan(step.seconds)}
+    for measured in (tmp_path / "t4.json", {name: seconds_of(name) for name in known}):
+        options = SearchOptions(5, promise=False, measured=measured)
+        found = tune(small_space(), {"n": 1024}, **where, options=options)
+        assert known.isdisjoint(step.name for step in found.history)
+        assert found.best.seconds <= 1.001 * before.best.seconds
+        # What is known is built and timed beside the others, where a device times.
+        assert bool(known & {step.name for step in found.again}) == ("device" in where)
+        rows = found.table().records()
+        assert {row["variant"] for row in rows} >= {step.name for step in (*found.history, *found.again)}
+        assert rows[0]["ratio"] == 1
+
+
+def test_files_of_other_variants_are_refused(tmp_path):
+    path = tmp_path / "log.csv"
+    for text, message in (
+        ("lsize,time_ms\n16,1\n", "has no repeats, by which variants are told apart"),
+        ("lsize,repeats,time_ms\n16,77,1\n", "no time of any of the 9 variants, but 1 of other settings"),
+    ):
+        path.write_text(text)
+        with pytest.raises(FileFormatError, match=message):
+            tune(small_space(), {"n": 1024}, measure=lambda _: 1.0, options=SearchOptions(measured=path))
+    path.write_text("lsize,repeats,time_ms\n16,1,1\n16,77,1\n")
+    with pytest.warns(PerflexWarning, match="1 times are of settings that are none of the 9 variants"):
+        Tuner(small_space().extract(["f_thread_groups"], {"n": 1024}), options=SearchOptions(measured=str(path)))
+    with pytest.raises(CalibrationError, match="give times by name"):
+        Tuner(GRID, options=SearchOptions(measured=path))

@@ -152,15 +152,13 @@ def test_the_command_prints_what_was_found(demo_run, result, tmp_path, capfd):
     assert (call["timing"].trials, call["timing"].min_trials) == (3, 3)
     for row in demo_rows(result.studies[0]):
         (line,) = [line for line in printed.splitlines() if f" {row.size} " in line and f" {row.variant} " in line]
-        assert f"{1e3 * row.predicted_s:.3f} ms" in line
-        assert f"{1e3 * row.measured_s:.3f} ms" in line
-        assert f"{100 * row.relative_error:+.1f} %" in line
+        assert f" {100 * row.relative_error:+.1f} " in line
     assert "geometric mean of relative error: prefetch " in printed
     accuracy = result.studies[0].accuracy("matmul_sq")
     right = accuracy.pairs_right * accuracy.pairs if accuracy.pairs else 0
-    for name in ("matmul_sq (used)", "roofline", "scaled by work-items", "scaled by operations"):
-        (line,) = [line for line in printed.splitlines() if line.startswith(f"  {name} ")]
-        assert f"{100 * result.studies[0].accuracy(name.removesuffix(' (used)')).rms:.1f} %" in line
+    for name in ("matmul_sq", "roofline", "scaled by work-items", "scaled by operations"):
+        (line,) = [line for line in printed.splitlines() if line.startswith(f"  {name}  ")]
+        assert f" {100 * result.studies[0].accuracy(name).rms:.1f} " in line
     assert result.studies[0].judgement in printed.splitlines()
     assert f"ranked correctly: {right:g} of {accuracy.pairs} sizes at which the variants differ by over 7 %" in printed
     assert "variants without their arithmetic" in printed

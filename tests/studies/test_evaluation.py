@@ -14,15 +14,14 @@ from perflex.__main__ import main
 from perflex.calibration.ready import REFERENCE_RATE
 from perflex.errors import CalibrationError, MeasurementError, PerflexWarning
 from perflex.models import load_model, measurement_kernels
-from perflex.reports.make import report
 from perflex.studies.evaluation.baselines import BASELINES, copy_kernel
-from perflex.studies.evaluation.files import summary_rows, write_evaluation
+from perflex.studies.evaluation.files import write_evaluation
 from perflex.studies.evaluation.overlap import choose_overlap
 from perflex.studies.evaluation.result import Point, StudyResult
 from perflex.studies.evaluation.run import _with_predictions, evaluate_device
 from perflex.studies.evaluation.studies import STUDIES, plan_of
+from perflex.studies.evaluation.tables import summary_table
 from perflex.testing import FakeDevice
-from support.html_structure import Document
 
 OUTPUT = "f_cl_wall_time_fake"
 GLOBAL, CHIP = "f_mem_access_tag:a", "f_op_float32_madd"
@@ -225,9 +224,9 @@ def test_files(evaluation, tmp_path):
     assert {"overlap.png", "fdiff_fake_device_fake_platform.png"} <= paths
     rows, points, (choice,) = (rows_of(tmp_path / f"{name}.csv") for name in ("summary", "points", "choices"))
     assert list(rows[0]) == [
-        "device", "study", "variant", "model", "knowledge", "used", "beats_baselines", "geomean_error", "median_error",
-        "rms_error", "max_error", "typical_factor", "spearman", "pairs", "pairs_ranked_right", "loss_median",
-        "loss_mean", "loss_p90", "loss_worst", "best_found", "first_tenth", "noise_floor",
+        "device", "study", "variant", "model", "used", "knowledge", "median_error", "rms_error", "max_error",
+        "geomean_error", "typical_factor", "pairs_ranked_right", "pairs", "spearman", "loss_mean", "loss_worst",
+        "beats_baselines", "loss_median", "loss_p90", "best_found", "first_tenth", "noise_floor",
     ]  # fmt: skip
     (result,) = evaluation.studies
     assert [row["variant"] for row in rows] == [v for v in ("16x16", "18x18", "all") for _ in result.methods]
@@ -241,13 +240,8 @@ def test_files(evaluation, tmp_path):
     assert {float(point["repeatability"]) for point in points} == {one.repeatability for one in result.points}
     for p in points:
         assert float(p["relative_error"]) == pytest.approx(float(p["predicted_s"]) / float(p["measured_s"]) - 1)
-    methods = Document(report([tmp_path])).table("Models and baselines")
-    assert methods.numbers("rms (%)") == [result.accuracy(name).rms for name in result.methods]
     loaded = Calibration.load(tmp_path / "calibration_fdiff_linear_fake_device_fake_platform.yaml")
     assert loaded.params["p_tile16"] == pytest.approx(result.calibrations["linear"].params["p_tile16"])
-    # A study without times is reported, too.
-    write_evaluation([replace(evaluation, studies=(replace(result, points=()),))], tmp_path)
-    assert Document(report([tmp_path]))
 
 
 def judged(evaluation, measured, **predicted):
@@ -292,8 +286,8 @@ def test_models_are_judged_beside_what_knows_no_more(evaluation):
     )
     timed = replace(better, chosen_with="timing")
     assert timed.judgement.startswith("Not recommended: a baseline is better: scaled has mean loss 0.0 %, rms 3.3")
-    overall = [row for row in summary_rows("device", timed) if row.variant == "all"]
-    assert [(row.model, row.used, row.knowledge, row.beats_baselines) for row in overall] == [
+    overall = summary_table([replace(evaluation, studies=(timed,))], variants=False).records()
+    assert [tuple(row[name] for name in ("model", "used", "knowledge", "beats_baselines")) for row in overall] == [
         ("wrong_order", False, "reduced kernels", False),
         ("in_order", True, "timing", False),
         ("roofline", False, "nothing", None),
@@ -317,9 +311,9 @@ def test_the_command_prints_models_beside_baselines(evaluation, monkeypatch, tmp
     printed = capfd.readouterr().out
     (result,) = evaluation.studies
     for name in result.methods:
-        start = f"    {name} (used) " if name == result.model else f"    {name} "
-        (line,) = [line for line in printed.splitlines() if line.startswith(start)]
-        assert f"{100 * result.accuracy(name).rms:.1f} %" in line
+        (line,) = [line for line in printed.splitlines() if line.startswith(f"    {name}  ")]
+        assert f" {100 * result.accuracy(name).rms:.1f} " in line
+        assert (line.split()[1] == "yes") == (name == result.model)
     assert f"    {result.judgement}" in printed.splitlines()
 
 

@@ -13,7 +13,7 @@ from perflex.errors import CalibrationError
 from perflex.expression.parser import parse_expression
 from perflex.expression.tree import as_column, derivatives, evaluate, names
 from perflex.search.described.description import facts_taken, platform_of
-from perflex.search.spaces.extraction import settings_text
+from perflex.search.variants import settings_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -21,7 +21,7 @@ from perflex.calibration.cross_validation import relative_errors
 from perflex.errors import CalibrationError, PerflexWarning
 from perflex.fit.fitting import fit_model
 from perflex.fit.options import FitOptions
-from perflex.studies.accuracy import Accuracy
+from perflex.search.accuracy import Accuracy
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence

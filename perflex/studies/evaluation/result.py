@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.studies.accuracy import Accuracy
+from perflex.search.accuracy import Accuracy
 from perflex.studies.evaluation.baselines import knows_no_more
 
 if TYPE_CHECKING:

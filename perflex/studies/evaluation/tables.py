@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perflex.studies.evaluation.baselines import IN_WORDS
-from perflex.tables import Table, fixed, number, percent, seconds, text
+from perflex.tables import Column, Table, fixed, percent, seconds, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from perflex.studies.evaluation.result import DeviceEvaluation, StudyResult
-    from perflex.tables import Column
 
 _JUDGED = {True: "yes", False: "no"}
 
@@ -53,7 +52,7 @@ def summary_table(evaluations: Iterable[DeviceEvaluation], *, variants: bool | N
         percent("max_error", "maximum"),
         percent("geomean_error", "geometric mean", place="pages"),
         fixed("typical_factor", digits=2, place="pages", meaning="between predicted and measured time"),
-        number("pairs_ranked_right", "pairs right", meaning="variants at one size whose order is predicted"),
+        Column("pairs_ranked_right", "pairs right", write="{:g}".format, meaning="whose order is predicted"),
         fixed("pairs", "of pairs", meaning="whose measured times differ by more than 7 %"),
         fixed("spearman", "rank correlation", 2, place="pages"),
         percent("loss_mean", "loss", meaning="of the predicted fastest, mean over sizes"),

@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from perflex import DescribedSpace, Promise, load_described_space, load_description, load_machine, prune
+from perflex import DescribedSpace, Promise, load_described_space, load_description, load_machine, prune_described
 from perflex.errors import CalibrationError, FileFormatError, PerflexWarning
 from perflex.search.described.description import platform_of
 from support.described_data import convolution_space, times_of
@@ -90,7 +90,7 @@ def test_tables_whose_cells_do_not_fit_their_heading(small, tmp_path, text, told
 def test_that_problems_of_several_sizes_are_compared_is_told(small, tmp_path):
     (tmp_path / "GPU.csv").write_text("items,depth,size,time_ms\n64,1,1024,3,\n64,1,4096,9\n128,1,4096,8\n")
     with pytest.warns(PerflexWarning, match="several values of size are compared; choose among those of one problem"):
-        prune(load_described_space(tmp_path / "GPU.csv", small), keep=1)
+        prune_described(load_described_space(tmp_path / "GPU.csv", small), keep=1)
 
 
 def test_facts_of_a_cpu_are_none_that_formulas_take(small, tmp_path):
@@ -197,10 +197,10 @@ def test_model_that_gives_no_time(small, tmp_path):
     path.write_text(DESCRIPTION.replace("f_work + p_group*f_groups", "f_groups - 4 + 0*p_group*f_work"))
     settings = {"items": np.array([64.0, 64, 128]), "depth": np.array([1.0, 2, 1])}
     with pytest.raises(CalibrationError, match=r"gives the time 0 for items=64, depth=4"):
-        prune(DescribedSpace(load_description(path), settings, times=np.ones(3)).complete())
-    whole = prune(DescribedSpace(small, settings, times=np.ones(3)).complete(), keep=1.0)
+        prune_described(DescribedSpace(load_description(path), settings, times=np.ones(3)).complete())
+    whole = prune_described(DescribedSpace(small, settings, times=np.ones(3)).complete(), keep=1.0)
     # All but those that were measured and are not the fastest.
-    assert len(whole.kept) == len(whole.predicted) - whole.batch.sum() + 1
+    assert len(whole.decision.kept) == len(whole.predicted) - whole.batch.sum() + 1
     assert whole.batch[whole.decision.kept].sum() == 1
 
 
@@ -241,11 +241,10 @@ def measured():
 
 
 def test_pruning_to_a_number_a_fraction_and_a_promise(measured, tmp_path):
-    by_number, by_share = (prune(measured, measured=measured.sample(60), keep=k) for k in (12, 0.03))
+    by_number, by_share = (prune_described(measured, measured=measured.sample(60), keep=k) for k in (12, 0.03))
     assert by_number.decision.kept.tolist() == by_share.decision.kept.tolist()
     assert by_number.keeps_near_best
     batch, kept = by_number.batch, by_number.decision.kept
-    assert [variant.number for variant in by_number.kept] == kept.tolist()
     assert len(kept) == 12
     # Of the batch only its fastest is kept.
     assert kept[batch[kept]].tolist() == [np.nanargmin(by_number.measured)]
@@ -253,15 +252,15 @@ def test_pruning_to_a_number_a_fraction_and_a_promise(measured, tmp_path):
     sizes = np.abs(by_number.analytic.predicted[~batch] / measured.known[~batch] - 1)
     assert set(by_number.errors) == {"analytic", "with the correction"}
     assert by_number.errors["analytic"] == pytest.approx(np.exp(np.log(sizes).mean()))
-    promised = prune(measured, measured=measured.sample(60), keep=Promise(0.05, 0.9))
+    promised = prune_described(measured, measured=measured.sample(60), keep=Promise(0.05, 0.9))
     assert promised.decision.met
     assert promised.keeps_near_best
     assert (by_number.allowed_loss, promised.allowed_loss) == (0.05, 0.05)
-    assert len(promised.kept) < 200
+    assert len(promised.decision.kept) < 200
     by_number.to_csv(tmp_path / "kept.csv")
     with (tmp_path / "kept.csv").open() as stream:
         rows = list(csv.DictReader(stream))
-    assert [sum(row[name] == "1" for row in rows) for name in ("kept", "batch")] == [12, 60]
+    assert [sum(row[name] == "True" for row in rows) for name in ("kept", "batch")] == [12, 60]
     assert len(rows) == 400
 
 
@@ -270,13 +269,12 @@ def test_all_times_of_a_pruning_are_in_seconds(small, tmp_path):
     law = {(x, d): 2e-6 * (1024 + 10 * 1024 / (x * d)) for x in (64, 128) for d in (1, 2, 4) if x * d <= 256}
     path = tmp_path / "a.csv"
     path.write_text("\n".join(["items,depth,time_ms", *(f"{x},{d},{1e3 * law[x, d]}" for x, d in law)]))
-    found = prune(load_described_space(path, small), keep=1.0)
-    seconds = np.array([law[tuple(each.values())] for each in found.candidates.configurations])
-    for times in (found.candidates.known, found.measured, found.predicted, found.analytic.predicted):
+    found = prune_described(load_described_space(path, small), keep=1.0)
+    seconds = np.array([law[tuple(each.values())] for each in found.space.configurations])
+    for times in (found.space.known, found.measured, found.predicted, found.analytic.predicted):
         assert times == pytest.approx(seconds, rel=0.05)
-    assert sum(found.costs.values()) == pytest.approx(found.analytic.predicted)
     assert found.parameters["p_time"] == pytest.approx(2e-6, rel=0.05)
-    for row in found.table():
+    for row in found.table().records():
         expected = law[row["items"], row["depth"]]
         assert [row["predicted_s"], row["analytic_s"], row["measured_s"]] == pytest.approx([expected] * 3, rel=0.05)
 
@@ -284,7 +282,7 @@ def test_all_times_of_a_pruning_are_in_seconds(small, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("loss", "near"), [(0.0, False), (0.05, False), (0.2, True), (0.5, True)])
 def test_a_promise_is_judged_by_its_own_loss(measured, loss, near):
-    found = prune(measured, measured=measured.sample(60), keep=Promise(loss, 0.9))
+    found = prune_described(measured, measured=measured.sample(60), keep=Promise(loss, 0.9))
     assert found.allowed_loss == loss
     # Only the configuration that is 10 % slower than the best known is kept, say.
     best = np.nanmin(measured.known)
@@ -296,23 +294,20 @@ def test_a_promise_is_judged_by_its_own_loss(measured, loss, near):
 
 @pytest.mark.slow
 def test_pruning_of_all_that_the_description_allows(measured):
-    found = prune(measured.complete(), keep=10)
+    found = prune_described(measured.complete(), keep=10)
     assert len(found.predicted) == 4362
     assert np.isfinite(found.measured).sum() == 400
     assert found.keeps_near_best is None
     assert found.errors == {}
-    assert found.table()[0]["predicted_s"] == found.predicted.min()
-    first = found.kept[0]
-    assert (first.rank, first.predicted) == (1, found.predicted.min())
-    assert first.settings == {name: column[first.number] for name, column in found.candidates.settings.items()}
-    assert first.dominating in found.parameters
-    assert repr(found).startswith("10 of 4362 variants kept")
-    with pytest.raises(CalibrationError, match="build it yourself"):
-        found.kernel(first)
+    assert found.table().records()[0]["predicted_s"] == found.predicted.min()
+    assert found.table().records()[0]["dominates"] in found.parameters
+    assert repr(found).startswith("10 of 4362 configurations of convolution kept")
 
 
 def pruned_by(space, measured=20, **more):
-    return prune(space, measured=space.sample(measured) if isinstance(measured, int | float) else measured, **more)
+    return prune_described(
+        space, measured=space.sample(measured) if isinstance(measured, int | float) else measured, **more
+    )
 
 
 @pytest.mark.parametrize(
@@ -324,7 +319,6 @@ def pruned_by(space, measured=20, **more):
         ({"keep": 0}, "at least one"),
         ({"measured": [400]}, "numbers, 0 to 399"),
         ({"measured": {"a": 1.0}}, "numbers, 0 to 399"),
-        ({"sizes": {"n": 1}}, "no calibration; leave them out"),
     ],
 )
 def test_pruning_refuses_nonsense(measured, more, message):
@@ -403,14 +397,14 @@ def test_strategy_reads_the_source_where_there_is_no_description(simulated):
 def test_what_are_no_numbers_of_configurations_is_refused(small, measured):
     settings = {"items": np.array([32.0, 64.0, 128.0]), "depth": np.ones(3)}
     space = DescribedSpace(small, settings, times=np.array([3e-3, 2e-3, 1e-3]))
-    assert len(prune(space, keep=1, measured=[0, 2]).kept) == 1
+    assert len(prune_described(space, keep=1, measured=[0, 2]).decision.kept) == 1
     with pytest.raises(CalibrationError, match="given by their numbers, 0 to 2, not as"):
-        prune(space, keep=1, measured=measured)
+        prune_described(space, keep=1, measured=measured)
     with pytest.raises(CalibrationError, match="2 times are given for 3 configurations"):
-        prune(replace(space, times=np.array([3e-3, 2e-3])), keep=1)
+        prune_described(replace(space, times=np.array([3e-3, 2e-3])), keep=1)
 
 
 def test_a_table_of_one_configuration(small, tmp_path):
     (tmp_path / "GPU.csv").write_text("items,depth,time_ms\n64,1,3\n64,1,5\n")
-    found = prune(load_described_space(tmp_path / "GPU.csv", small), keep=1)
+    found = prune_described(load_described_space(tmp_path / "GPU.csv", small), keep=1)
     assert found.predicted == pytest.approx([4e-3])

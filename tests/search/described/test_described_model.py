@@ -97,7 +97,7 @@ def test_tuner_finds_the_best_and_survives_failures():
     space = convolution_space(400)
     times = times_of(space)
     times[np.argsort(times)[3:40:4]] = np.nan
-    found = tune(space, device=lambda v: float(times[v.number]), options=SearchOptions(budget=40))
+    found = tune(space, measure=lambda v: float(times[v.number]), options=SearchOptions(measurements=40))
     assert len({step.number for step in found.history}) == len(found.history) == 40
     assert found.best.seconds == times[found.best.number] <= 1.05 * np.nanmin(times)
     assert found.best.settings == {name: column[found.best.number] for name, column in space.settings.items()}
@@ -109,7 +109,7 @@ def test_tuner_finds_the_best_and_survives_failures():
 def test_a_promise_ends_the_search_of_a_described_space():
     space = convolution_space(300)
     times = times_of(space)
-    found = tune(space, device=lambda v: float(times[v.number]), options=SearchOptions(300, promise=Promise(0.2, 0.9)))
+    found = tune(space, measure=lambda v: float(times[v.number]), options=SearchOptions(300, promise=Promise(0.2, 0.9)))
     assert found.kept_promise
     assert len(found.history) < 200
     assert found.best.seconds <= 1.2 * times.min()
@@ -118,12 +118,13 @@ def test_a_promise_ends_the_search_of_a_described_space():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "give your own function as device"),
-        ({"device": "A100"}, "give your own function as device"),
-        ({"device": lambda _: 1.0, "machine": "V100"}, "no sizes, calibration, machine or timing"),
-        ({"device": lambda _: None}, "must be a number, nan if it failed"),
-        ({"device": lambda _: "CompilationFailedConfig"}, "must be a number, nan if it failed"),
-        ({"device": lambda _: float("inf")}, r"none of the 30 variants .* measure returned no time \(30\)"),
+        ({}, "give your own function as measure"),
+        ({"device": "A100"}, "give your own function as measure"),
+        ({"measure": lambda _: 1.0, "machine": "V100"}, "no sizes, calibration or machine"),
+        ({"measure": lambda _: 1.0, "device": "A100"}, "leave one out"),
+        ({"measure": lambda _: None}, "must be a number, nan if it failed"),
+        ({"measure": lambda _: "CompilationFailedConfig"}, "must be a number, nan if it failed"),
+        ({"measure": lambda _: float("inf")}, r"none of the 30 variants .* measure returned no time \(30\)"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(given, message):

@@ -122,7 +122,7 @@ def test_tuning_holds_the_lock_until_it_ends(tmp_path, monkeypatch):
         held.append(sizes)
         return 1e-3
 
-    monkeypatch.setattr("perflex.search.tuning.tuning.open_backend", lambda device, _: Backend(device, law))
+    monkeypatch.setattr("perflex.timing.variant_timer.open_backend", lambda device, _: Backend(device, law))
     assert len(tune(small_space(), {"n": 1024}, device=GPU).history) == len(held) > 0
     with device_lock(GPU, patience_s=0):
         pass

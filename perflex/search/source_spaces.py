@@ -14,15 +14,15 @@ from msgspec import field
 from perflex.errors import FileFormatError, PerflexError, SpaceError
 from perflex.features.from_source.parsing import LANGUAGES as SUFFIXES
 from perflex.file_io import read_text
+from perflex.search.compiler_options import read_options
 from perflex.search.formula import SCALARS, parse_formula
-from perflex.search.scripts.compiler_options import read_options
-from perflex.search.scripts.tuned_source import LANGUAGES, GridRule, Launch, Settings, TunedSource, number_of
+from perflex.search.tuned_source import LANGUAGES, GridRule, Launch, Settings, TunedSource, number_of
 from perflex.yaml_file import Fields, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from perflex.search.spaces.space import VariantSpace
+    from perflex.search.variant_space import VariantSpace
 
 SCHEMA = "perflex-source/1"
 # Values of one tunable: more than any tuner goes through.
@@ -225,7 +225,7 @@ def load_space(file: str | Path) -> VariantSpace:
         msg = f"there is no file {path}"
         raise SpaceError(msg, path=path)
     if path.suffix == ".py":
-        from perflex.search.scripts.kernel_tuner_script import kernel_tuner_space
+        from perflex.search.kernel_tuner_script import kernel_tuner_space
 
         return kernel_tuner_space(path, arguments)
     return t1_space(path) if path.suffix == ".json" else source_file_space(path)

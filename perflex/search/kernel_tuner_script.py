@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from perflex.errors import PerflexError, SpaceError
-from perflex.search.scripts.compiler_options import read_options
-from perflex.search.scripts.modules_beside import modules_beside
-from perflex.search.scripts.restrictions import constraints_of
-from perflex.search.scripts.tuned_source import BLOCK_SIZES, LANGUAGES, GridRule, TunedSource
+from perflex.search.compiler_options import read_options
+from perflex.search.modules_beside import modules_beside
+from perflex.search.restrictions import constraints_of
+from perflex.search.tuned_source import BLOCK_SIZES, LANGUAGES, GridRule, TunedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from perflex.search.spaces.space import VariantSpace
+    from perflex.search.variant_space import VariantSpace
 
 _NAME = "kernel_tuner"
 # What stands in code, and not in the name of a file.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from perflex.errors import ModelSyntaxError, PerflexError, SpaceError
 from perflex.features.from_source.source import source_kernel
 from perflex.search.formula import SCALARS, parse_formula
-from perflex.search.spaces.extraction import built
-from perflex.search.spaces.space import VariantSpace
+from perflex.search.variant_space import VariantSpace
+from perflex.search.variants import built
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perflex.errors import CalibrationError
-from perflex.studies.accuracy import Accuracy
+from perflex.search.accuracy import Accuracy
 
 
 def test_one_pair_ranked_wrong():

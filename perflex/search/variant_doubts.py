@@ -10,7 +10,7 @@ from perflex.calibration.assumed_facts import assumed_facts
 from perflex.calibration.doubts import kernel_doubts, machine_doubts, value_doubts
 from perflex.errors import DoubtfulPredictionWarning, warn
 from perflex.features.sized_kernel import kernel_of
-from perflex.search.spaces.extraction import alike
+from perflex.search.variants import alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibration import Calibration
     from perflex.machines.machine import Machine
-    from perflex.search.spaces.extraction import Candidates
+    from perflex.search.variants import Variants
 
 # So many different doubts are told in words.
 _TOLD = 5
 
 
 def doubts_of(
-    calibration: Calibration, found: Candidates, machine: str | Path | Machine | None, numbers: Iterable[int]
+    calibration: Calibration, found: Variants, machine: str | Path | Machine | None, numbers: Iterable[int]
 ) -> list[tuple[str, ...]]:
     """Return the doubts of each variant; those that only kernels tell, which are built for it, by `numbers`."""
     target = calibration.target(machine)

@@ -15,15 +15,15 @@ from perflex.errors import CalibrationError, MachineError, MissingExtraError
 from perflex.machines.files import load_machine, machine_names, machine_of_device
 from perflex.search.described.description import Description, load_description
 from perflex.search.described.space import DescribedSpace
-from perflex.search.scripts.kernel_tuner_script import TuneCall, tuned_source
-from perflex.search.spaces.extraction import EnumeratedSpace, Work, extract_space
-from perflex.search.tuning.tuner import SearchOptions, Tuner
+from perflex.search.kernel_tuner_script import TuneCall, tuned_source
+from perflex.search.tuner import SearchOptions, Tuner
+from perflex.search.variants import EnumeratedSpace, Work, extract_space
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.machines.machine import Machine
-    from perflex.search.spaces.extraction import Candidates
+    from perflex.search.variants import Variants
 
     Array = NDArray[np.float64]
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _MOST_DESCRIBED = 1000
 
 
-def expected_variants(space: EnumeratedSpace, machine: Machine) -> tuple[Candidates, Array]:
+def expected_variants(space: EnumeratedSpace, machine: Machine) -> tuple[Variants, Array]:
     """Return what a source's variants do, and seconds that are expected of them on a GPU, shape ``(n,)``."""
     calibration = Calibration.load("general_gpu")
     features, target = tuple(calibration.model.input_features()), calibration.target(machine)

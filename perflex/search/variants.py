@@ -1,18 +1,21 @@
-"""Variants with their feature values: built and counted here or in an executor's workers.
+"""Variants with their feature values, given as kernels or as a space: what ranking and tuning start from.
 
-Kernels of a space stay where they are built: only settings go out, and only numbers and digests come back.
+They are built and counted here or in an executor's workers. Kernels of a space stay where they are built: only settings
+go out, and only numbers and digests come back.
 """
 
 from __future__ import annotations
 
 import gc
+import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -20,22 +23,28 @@ from perflex.calibration.built_target import built_targets, needing_code
 from perflex.calibration.interval import interval_at
 from perflex.calibration.row_predictions import known_as
 from perflex.errors import CalibrationError, FeatureError, PerflexError, SpaceError, UnsupportedKernelError, warn
+from perflex.features.scop.checks import is_number
+from perflex.features.sized_kernel import kernel_of
 from perflex.features.values import in_workers
 from perflex.progress import RunOptions, progress_shown
+from perflex.search.measured_times import measured_times
 from perflex.store.store import using_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
     from perflex.calibration.calibration import Calibration
     from perflex.features.target import Target
+    from perflex.machines.machine import Machine
 
     Array = NDArray[np.float64]
 
 Value = bool | int | float | str
 Settings = Mapping[str, Value]
+Measured: TypeAlias = "Mapping[str, float] | str | Path"
+"""Seconds by name of variants, or a file of settings with times: of Kernel Tuner, KTT or CLBlast, T4, or a table."""
 
 _NUMBERS = re.compile(r"\d+")
 # Causes are keys of a count: what follows differs between variants that fail alike.
@@ -52,6 +61,16 @@ class EnumeratedSpace:
     settings: Sequence[Settings]
     excluded: Counter[str]
     sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Space(Protocol):
+    """What makes kernels of settings, such as a `VariantSpace`."""
+
+    build: Callable[..., Any]
+
+    def enumerated(self) -> EnumeratedSpace:
+        """Return all settings that fulfil the constraints, and how many do not."""
 
 
 class NotBuiltError(SpaceError):
@@ -97,7 +116,7 @@ _OBJECTS_BETWEEN = 200_000
 
 
 @dataclass(frozen=True)
-class Candidates:
+class Variants:
     """Variants with their feature values."""
 
     # Of the variants, unique.
@@ -135,6 +154,33 @@ class Candidates:
             msg = f"the space was extracted without {', '.join(missing)}; extract it with model.input_features()"
             raise CalibrationError(msg, feature=missing[0])
         return {name: self.values[:, place[name]] for name in features}
+
+    def measured_rows(self, measured: Measured) -> tuple[NDArray[np.intp], Array]:
+        """Return numbers and seconds of variants whose times are given by name or in a file, shape ``(m,)`` each.
+
+        Settings that give the same kernel are measured under any of their names; the median of their times counts.
+        """
+        if isinstance(measured, (str, Path)):
+            every = [*self.settings, *(one for others in self.same.values() for one in others)]
+            names = [*self.names, *map(settings_text, every[len(self) :])]
+            measured = measured_times(measured, names, every)
+        number = {name: place for place, name in enumerate(self.names)}
+        for place, others in self.same.items():
+            number.update(dict.fromkeys(map(settings_text, others), place))
+        times: dict[int, list[float]] = {}
+        given: object = measured
+        if not isinstance(given, Mapping):
+            msg = f"measured times are given by name, e.g. {{{self.names[0]!r}: 0.001}}, not as {type(given).__name__}"
+            raise CalibrationError(msg)
+        for name, seconds in measured.items():
+            if name not in number:
+                msg = f"a time is given for {name!r}, which is none of the {len(self)} variants; names must be theirs"
+                raise CalibrationError(msg, variant=name)
+            if not (is_number(seconds) and 0 < seconds < math.inf):
+                msg = f"the time of {name!r} is {seconds!r}; it must be positive, and failed variants be left out"
+                raise CalibrationError(msg, variant=name)
+            times.setdefault(number[name], []).append(float(seconds))
+        return np.array(list(times), dtype=np.intp), np.array([float(np.median(each)) for each in times.values()])
 
     def require_sizes(self, sizes: Mapping[str, Any] | None) -> None:
         """Stop where other sizes are asked for than the features were counted at."""
@@ -184,7 +230,7 @@ class Candidates:
 
 def extract_space(
     space: EnumeratedSpace, work: Work, sizes: Mapping[str, Any] | None, run: RunOptions | None = None
-) -> Candidates:
+) -> Variants:
     """Do what `VariantSpace.extract` says, for work that knows its target."""
     names, given, settings = work.features, {**space.sizes, **(sizes or {})}, space.settings
     for name, value in given.items():
@@ -204,21 +250,7 @@ def extract_space(
         items = [(each, given) for each in settings]
         rows = counted_rows(work, items, run, f"{space.name}:", ["describing variants"] * len(items))
     excluded = space.excluded.copy()
-    first: dict[str, int] = {}
-    same: dict[int, tuple[Settings, ...]] = {}
-    kept: list[int] = []
-    for number, row in enumerate(rows):
-        if row.cause:
-            excluded[row.cause] += 1
-        elif row.key is not None and row.key in first:
-            place = first[row.key]
-            same[place] = (*same.get(place, ()), settings[number])
-            excluded["same kernel as another setting"] += 1
-        else:
-            # A kernel without a key cannot be compared with others: it counts as one of its own.
-            if row.key is not None:
-                first[row.key] = len(kept)
-            kept.append(number)
+    kept, same = _distinct(rows, excluded)
     if not kept:
         causes = "; ".join(f"{cause} ({count})" for cause, count in excluded.most_common(_LISTED))
         msg = f"space {space.name} holds no valid variant of {space.combinations} combinations: {causes}"
@@ -230,7 +262,7 @@ def extract_space(
         msg = f"{space.name}: the model has no feature for {shown}; predictions leave it out"
         warn(msg)
     own = tuple(settings[number] for number in kept)
-    return Candidates(
+    return Variants(
         tuple(map(settings_text, own)),
         (given,) * len(kept),
         names,
@@ -238,9 +270,26 @@ def extract_space(
         dict(excluded.most_common()),
         build=space.build,
         settings=own,
-        same=same,
+        same={place: tuple(settings[number] for number in others) for place, others in same.items()},
         target=work.target,
     )
+
+
+def _distinct(rows: Sequence[Row], excluded: Counter[str]) -> tuple[list[int], dict[int, list[int]]]:
+    """Return which rows are kept, and by place among these what has the same kernel; count what is left out."""
+    first: dict[str, int] = {}
+    same: dict[int, list[int]] = {}
+    kept: list[int] = []
+    for number, row in enumerate(rows):
+        if row.cause:
+            excluded[row.cause] += 1
+        # A kernel without a key cannot be compared with others: it counts as one of its own.
+        elif row.key is not None and (place := first.setdefault(row.key, len(kept))) < len(kept):
+            same.setdefault(place, []).append(number)
+            excluded["same kernel as another setting"] += 1
+        else:
+            kept.append(number)
+    return kept, same
 
 
 @dataclass(frozen=True)
@@ -297,7 +346,7 @@ class Work:
             missed = tuple(uncounted(self.features, kernel, sizes))
         # Returned, not raised: one such kernel must not end a worker's whole portion.
         except UnsupportedKernelError as error:
-            return Row(cause=f"cannot be described: {alike(error.message)}", refusal=error)
+            return Row(cause=f"cannot be described: {alike(error.message)[:_CAUSE_LENGTH]}", refusal=error)
         try:
             key = None if self.build is None else kernel_key(kernel)
         except (TypeError, AttributeError, KeyError):  # a Scop, or something in the kernel that has no persistent hash
@@ -347,3 +396,88 @@ def _rare_collections() -> Iterator[None]:
 def table_of(rows: Sequence[Row], kept: Sequence[int], features: tuple[str, ...]) -> Array:
     """Return the values of some rows, shape ``(len(kept), len(features))``."""
     return np.array([rows[number].values for number in kept], dtype=np.float64).reshape(len(kept), len(features))
+
+
+def variants_of(
+    variants: Mapping[str, Any] | Sequence[Any] | Space | Variants,
+    calibration: Calibration,
+    sizes: Mapping[str, Any] | None,
+    *,
+    machine: str | Path | Machine | None = None,
+    run: RunOptions | None = None,
+) -> Variants:
+    """Return variants with the values of a calibration's features; kernels that have none are left out, with a warning.
+
+    Sizes may be None for measurement kernels, which bring their own. What was counted before must be counted for the
+    same.
+    """
+    if isinstance(variants, Variants):
+        variants.require_sizes(sizes)
+        variants.require_target(calibration.target(machine))
+        return variants
+    model, build = calibration.model, variants.build if isinstance(variants, Space) else None
+    features, target = tuple(model.input_features()), calibration.target(machine)
+    work = Work(build, features, target, model.output_feature, calibration.device)
+    if isinstance(variants, Space):
+        return extract_space(variants.enumerated(), work, sizes, run)
+    named = list(variants.items()) if isinstance(variants, Mapping) else _named(variants)
+    if not named:
+        msg = "there are no variants to rank"
+        raise CalibrationError(msg)
+    items = [(kernel_of(variant), _sizes_of(name, variant, sizes)) for name, variant in named]
+    rows = counted_rows(work, items, run, "count:", [name for name, _ in named])
+    for (name, _), row in zip(named, rows, strict=True):
+        if row.refusal is not None:
+            msg = f"{name} is left out: {row.refusal.message}"
+            warn(msg)
+        elif row.missed:
+            from perflex.features.report import missed_text
+
+            msg = f"{name}: the model has no feature for {missed_text(row.missed)}; the prediction leaves it out"
+            warn(msg)
+    excluded: Counter[str] = Counter()
+    kept, _ = _distinct(rows, excluded)
+    if not kept:
+        first = next(row.refusal.message for row in rows if row.refusal is not None)
+        msg = f"none of the {len(named)} variants can be described; the first: {first}"
+        raise UnsupportedKernelError(msg, kernel=named[0][0])
+    return Variants(
+        tuple(named[number][0] for number in kept),
+        tuple(items[number][1] for number in kept),
+        features,
+        table_of(rows, kept, features),
+        dict(excluded),
+        kernels=tuple(named[number][1] for number in kept),
+        target=target,
+    )
+
+
+def _named(variants: Sequence[Any]) -> list[tuple[str, Any]]:
+    """Return variants with their names, made unique."""
+    given: object = variants
+    if not isinstance(given, Iterable) or isinstance(given, str) or hasattr(given, "entrypoints"):
+        msg = f"variants are kernels in a list or by name, or a VariantSpace, not a {type(given).__name__}"
+        raise CalibrationError(msg)
+    named: list[tuple[str, Any]] = []
+    taken: set[str] = set()
+    for variant in variants:
+        base = name = str(getattr(variant, "name", "") or ",".join(sorted(kernel_of(variant).entrypoints)))
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{base} #{number}"
+        taken.add(name)
+        named.append((name, variant))
+    return named
+
+
+def _sizes_of(name: str, variant: Any, sizes: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    chosen: Mapping[str, Any] | None = sizes if sizes is not None else getattr(variant, "sizes", None)
+    if chosen is None:
+        msg = f"variant {name!r} needs sizes; pass e.g. {{'n': 1024}} after the calibration"
+        raise CalibrationError(msg, variant=name)
+    wrong = [f"{size}={value!r}" for size, value in chosen.items() if not isinstance(value, Real)]
+    if wrong:
+        msg = f"variant {name!r}: sizes must be one number each, e.g. 1024, not {wrong[0]}; call once per size"
+        raise CalibrationError(msg, variant=name)
+    return chosen

@@ -1,4 +1,4 @@
-"""Variants with their feature values, whether given as kernels or as a space: what ranking and pruning start from."""
+"""Spaces of variants: what a function makes of settings that fulfil constraints."""
 
 from __future__ import annotations
 
@@ -9,34 +9,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from perflex.errors import CalibrationError, ModelSyntaxError, SpaceError, UnsupportedKernelError, warn
-from perflex.features.sized_kernel import kernel_of
+from perflex.errors import ModelSyntaxError, SpaceError
 from perflex.features.values import target_of
 from perflex.html import shown_by
 from perflex.search.formula import SCALARS, parse_formula
-from perflex.search.spaces.extraction import (
-    Candidates,
-    EnumeratedSpace,
-    Work,
-    built,
-    counted_rows,
-    extract_space,
-    settings_text,
-    table_of,
-)
+from perflex.search.variants import EnumeratedSpace, Variants, Work, built, extract_space, settings_text
+from perflex.tables import Table, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
-    from perflex.calibration.calibration import Calibration
-    from perflex.machines.machine import Machine
     from perflex.progress import RunOptions
     from perflex.search.formula import Formula
-    from perflex.search.spaces.extraction import Settings, Value
+    from perflex.search.variants import Settings, Value
 
 
 @dataclass(frozen=True)
@@ -272,7 +259,7 @@ class VariantSpace:
         *,
         sub_group_size: int | None = None,
         run: RunOptions | None = None,
-    ) -> Candidates:
+    ) -> Variants:
         """Build every variant and count features of it; each code is counted once.
 
         Parameters
@@ -289,7 +276,7 @@ class VariantSpace:
 
         Returns
         -------
-        Candidates
+        Variants
             Settings and feature values of each valid variant, and counts of the others by cause.
 
         Raises
@@ -309,7 +296,19 @@ class VariantSpace:
         rules = f", {len(self._constraints)} constraints" if self._constraints else ""
         return f"<VariantSpace {self.name}: {self.combinations} combinations ({values}){rules}>"
 
-    _repr_html_ = shown_by("space.html")
+    @property
+    def heading(self) -> str:
+        """Its name and size."""
+        return f"{self.name}: {self.combinations} combinations before constraints"
+
+    def tables(self) -> list[Table]:
+        """Return its parameters and constraints."""
+        values = [(name, ", ".join(map(repr, some))) for name, some in self.values.items()]
+        found = [Table("Parameters", [text("parameter"), text("values")], values)]
+        constraints = [(str(one),) for one in self.constraints]
+        return found + ([Table("Constraints", [text("constraint", code=True)], constraints)] if constraints else [])
+
+    _repr_html_ = shown_by("result.html")
 
 
 def _listed(constraints: object) -> Iterable[object]:
@@ -355,93 +354,3 @@ def _require_taken(build: Callable[..., Any], names: Sequence[str], space: str) 
     except TypeError as error:
         msg = f"space {space}: build{signature} cannot be called with {', '.join(names)}: {error}"
         raise SpaceError(msg, space=space) from error
-
-
-def candidates_of(
-    variants: Mapping[str, Any] | Sequence[Any] | VariantSpace | Candidates,
-    calibration: Calibration,
-    sizes: Mapping[str, Any] | None,
-    *,
-    machine: str | Path | Machine | None = None,
-    run: RunOptions | None = None,
-    refuse: bool = False,
-) -> Candidates:
-    """Return variants with the values of a calibration's features.
-
-    With `refuse`, kernels that cannot be described are an error; else they are left out with a warning. Sizes may be
-    None for measurement kernels, which bring their own. What was counted before must be counted for the same.
-    """
-    if isinstance(variants, Candidates):
-        variants.require_sizes(sizes)
-        variants.require_target(calibration.target(machine))
-        return variants
-    model, build = calibration.model, variants.build if isinstance(variants, VariantSpace) else None
-    features, target = tuple(model.input_features()), calibration.target(machine)
-    work = Work(build, features, target, model.output_feature, calibration.device)
-    if isinstance(variants, VariantSpace):
-        return extract_space(variants.enumerated(), work, sizes, run)
-    named = list(variants.items()) if isinstance(variants, Mapping) else named_variants(variants)
-    if not named:
-        msg = "there are no variants to rank"
-        raise CalibrationError(msg)
-    items = [(kernel_of(variant), _sizes_of(name, variant, sizes)) for name, variant in named]
-    rows = counted_rows(work, items, run, "count:", [name for name, _ in named])
-    kept = []
-    for number, row in enumerate(rows):
-        if row.refusal is None:
-            kept.append(number)
-        elif refuse:
-            raise row.refusal
-        else:
-            msg = f"{named[number][0]} is left out: {row.refusal.message}"
-            warn(msg)
-        if row.missed:
-            from perflex.features.report import missed_text
-
-            shown = missed_text(row.missed)
-            msg = f"{named[number][0]}: the model has no feature for {shown}; the prediction leaves it out"
-            warn(msg)
-    refusals = [row.refusal.message for row in rows if row.refusal is not None]
-    if not kept:
-        msg = f"none of the {len(named)} variants can be described; the first: {refusals[0]}"
-        raise UnsupportedKernelError(msg, kernel=named[0][0])
-    return Candidates(
-        tuple(named[number][0] for number in kept),
-        tuple(items[number][1] for number in kept),
-        features,
-        table_of(rows, kept, features),
-        dict(Counter(f"cannot be described: {refusal}" for refusal in refusals)),
-        kernels=tuple(named[number][1] for number in kept),
-        target=target,
-    )
-
-
-def named_variants(variants: Sequence[Any]) -> list[tuple[str, Any]]:
-    """Return variants with their names, made unique."""
-    given: object = variants
-    if not isinstance(given, Iterable) or isinstance(given, str) or hasattr(given, "entrypoints"):
-        msg = f"variants are kernels in a list or by name, or a VariantSpace, not a {type(given).__name__}"
-        raise CalibrationError(msg)
-    named: list[tuple[str, Any]] = []
-    taken: set[str] = set()
-    for variant in variants:
-        base = name = str(getattr(variant, "name", "") or ",".join(sorted(kernel_of(variant).entrypoints)))
-        number = 1
-        while name in taken:
-            number += 1
-            name = f"{base} #{number}"
-        taken.add(name)
-        named.append((name, variant))
-    return named
-
-
-def _sizes_of(name: str, variant: Any, sizes: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    chosen: Mapping[str, Any] | None = sizes if sizes is not None else getattr(variant, "sizes", None)
-    if chosen is None:
-        msg = f"variant {name!r} needs sizes; pass e.g. {{'n': 1024}} after the calibration"
-        raise CalibrationError(msg, variant=name)
-    wrong = [f"{size}={value!r}" for size, value in chosen.items() if not isinstance(value, Real)]
-    if wrong:
-        msg = f"variant {name!r}: sizes must be one number each, e.g. 1024, not {wrong[0]}; call once per size"
-        raise CalibrationError(msg, variant=name)
-    return chosen

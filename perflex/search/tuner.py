@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from perflex.errors import CalibrationError
+from perflex.search.acquisition import first_batch, most_promising
 from perflex.search.described.space import DescribedSpace
 from perflex.search.gaussian_process import GaussianProcess
-from perflex.search.pruning.promise import KeepDecision, Promise, keep_by_promise
-from perflex.search.tuning.search import first_batch, most_promising
+from perflex.search.promise import KeepDecision, Promise, keep_by_promise
+from perflex.search.variants import Variants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from perflex.search.gaussian_process import Expectation, Forecast
-    from perflex.search.spaces.extraction import Candidates
+    from perflex.search.variants import Measured
+    from perflex.timing.options import TimingOptions
 
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
@@ -40,7 +42,7 @@ class SearchOptions:
 
     Parameters
     ----------
-    budget
+    measurements
         Most variants to measure, failed ones included; by default all of a `Tuner`, for `tune` a tenth of the space and
         at least 30.
     budget_s
@@ -53,6 +55,11 @@ class SearchOptions:
         needs where the budget allows.
     seed
         Of what is chosen by chance.
+    measured
+        Times that are known before, in seconds by name, or a tuner's file that knows variants by their settings: what
+        is learned starts from them, and they are not measured again.
+    timing
+        How `tune` times variants; by default with few trials, for most are told apart by more than noise.
 
     Raises
     ------
@@ -60,14 +67,16 @@ class SearchOptions:
         A number is not positive, or one of variants is not whole.
     """
 
-    budget: int | None = None
+    measurements: int | None = None
     budget_s: float | None = None
     promise: Promise | Literal[False] | None = None
     first: int | None = None
     seed: int = 0
+    measured: Measured = field(default_factory=dict)
+    timing: TimingOptions | None = None
 
     def __post_init__(self) -> None:
-        for what, given in (("a budget", self.budget), ("the first batch", self.first)):
+        for what, given in (("measurements", self.measurements), ("the first batch", self.first)):
             whole = isinstance(given, (int, np.integer)) and not isinstance(given, bool)
             if given is not None and not (whole and given >= 1):
                 msg = f"{what} must be positive, a whole number of variants, not {given!r}"
@@ -106,6 +115,8 @@ class TunerStep:
 class Tuner:
     """Chooses what to measure next: a first batch for information, then what is likely to be faster than the best.
 
+    Times that are known before count as measured: a first batch that carries no promise has so many variants fewer.
+
     Parameters
     ----------
     space
@@ -127,7 +138,7 @@ class Tuner:
 
     def __init__(
         self,
-        space: Candidates | DescribedSpace | ArrayLike,
+        space: Variants | DescribedSpace | ArrayLike,
         *,
         prior: ArrayLike | None = None,
         names: Sequence[str] = (),
@@ -159,9 +170,12 @@ class Tuner:
         self.wanted = options.promise or None
         if options.promise is None and not isinstance(space, DescribedSpace):
             self.wanted = Promise()
-        self.budget = self._count if options.budget is None else min(options.budget, self._count)
+        known_rows = self._known_rows(space, options.measured)
+        left = self._count - len(known_rows)
+        self.measurements = left if options.measurements is None else min(options.measurements, left)
         self.budget_s = math.inf if options.budget_s is None else options.budget_s
-        size = self._first_size() if options.first is None else min(options.first, self.budget)
+        size = self._first_size() if options.first is None else min(options.first, self.measurements)
+        size = size if self.wanted is not None else max(0, size - len(known_rows))
         self._first = first_batch(points, size, expected, options.seed, sample=self.wanted is not None)
         self._process = GaussianProcess()
         self._times: dict[int, float] = {}
@@ -170,13 +184,29 @@ class Tuner:
         self._forecast: Forecast | None = None
         self._decision: KeepDecision | None = None
         self._history: list[TunerStep] = []
+        self.given: frozenset[int] = frozenset()
+        for number, time in known_rows.items():
+            self.tell(number, time, 0.0)
+        # Numbers of those that were known before.
+        self.given = frozenset(self._times)
+
+    @staticmethod
+    def _known_rows(space: object, measured: Measured) -> dict[int | str, float]:
+        """Return the times that are known before, by number, or by name where there is no space that knows them."""
+        if isinstance(space, Variants):
+            numbers, seconds = space.measured_rows(measured)
+            return dict(zip(numbers.tolist(), seconds.tolist(), strict=True))
+        if not isinstance(measured, Mapping):
+            msg = "only variants of a VariantSpace are found in a tuner's file; give times by name"
+            raise CalibrationError(msg)
+        return dict(measured)
 
     def _first_size(self) -> int:
         fewest, most = _FIRST
-        size = min(most, max(fewest, math.ceil(_FIRST_SHARE * self.budget)))
+        size = min(most, max(fewest, math.ceil(_FIRST_SHARE * self.measurements)))
         # The promise's batch only where half of the budget is left for the search.
         needed = 0 if self.wanted is None else self.wanted.batch
-        return min(max(size, needed if needed <= self.budget // 2 else 0), self.budget)
+        return min(max(size, needed if needed <= self.measurements // 2 else 0), self.measurements)
 
     def ask(self, count: int | None = None) -> list[Proposal]:
         """Return variants to measure, each asked once: at most so many, none when `done`.
@@ -189,7 +219,7 @@ class Tuner:
             What was told cannot be learned from.
         """
         count = max(2, len(self._times) // 8) if count is None else count
-        room = min(count, self.budget - len(self._times) - len(self._pending))
+        room = min(count, self.measurements - len(self.history) - len(self._pending))
         if self.done or room <= 0:
             return []
         taken = self._times.keys() | self._pending
@@ -254,7 +284,7 @@ class Tuner:
     @property
     def done(self) -> bool:
         """Whether the budget is spent, everything is measured, or the promise is met."""
-        if len(self._times) >= self.budget or self._spent >= self.budget_s:
+        if len(self.history) >= self.measurements or self._spent >= self.budget_s:
             return True
         # A part of the first batch is no random sample, on which a promise rests.
         if any(number not in self._times for number in self._first) or self._pending:
@@ -308,8 +338,8 @@ class Tuner:
 
     @property
     def history(self) -> tuple[TunerStep, ...]:
-        """What was told, in order."""
-        return tuple(self._history)
+        """What was told, in order, but for what was known before."""
+        return tuple(self._history[len(self.given) :])
 
     @property
     def predicted(self) -> Array:
@@ -392,7 +422,7 @@ def _prior_of(prior: ArrayLike | None, count: int) -> Array | None:
     return expected
 
 
-def _features_of(space: Candidates | ArrayLike) -> Array:
+def _features_of(space: Variants | ArrayLike) -> Array:
     """Return features, and settings as numbers beside them: texts and truth values one column for each value."""
     settings = getattr(space, "settings", None)
     if settings is None:

@@ -3,22 +3,16 @@
 Variants are timed a few at a time, in one process that stays: starting one takes longer than timing a variant. For
 large kernels loopy's code generation takes longer than building and timing what it gives: code is generated side by
 side in an executor's workers, if there is one.
-
-Minutes lie between the first and the last. A few of the first variants are timed with all that come later, and tell
-how much slower or faster the device has become.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import time
-import uuid
 from collections import Counter
-from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from perflex.calibration.device_match import device_of_machine, timing_device
 from perflex.calibration.doubts import machine_doubts, value_doubts
@@ -27,30 +21,28 @@ from perflex.errors import CalibrationError, DoubtfulPredictionWarning, Measurem
 from perflex.features.scop.checks import is_number
 from perflex.features.sized_kernel import SizedKernel, kernel_of
 from perflex.features.values import target_of
+from perflex.file_io import saving
 from perflex.isl import ISL_LOCK
 from perflex.machines.files import load_machine
 from perflex.progress import RunOptions, progress_shown
 from perflex.search.described.space import DescribedSpace
-from perflex.search.spaces.extraction import Candidates, NotBuiltError, Work, built, extract_space
-from perflex.search.spaces.space import candidates_of
-from perflex.search.tuning.tuner import Proposal, SearchOptions, Tuner, TunerStep
-from perflex.timing.measuring import alone_on, entries_of, open_backend, outcomes_of
-from perflex.timing.results import Measured, MeasurementFailure, Timing
-from perflex.timing.rounds import Entry, Session, start, time_in_rounds
+from perflex.search.tuner import Proposal, SearchOptions, Tuner, TunerStep
+from perflex.search.variants import NotBuiltError, Variants, Work, built, extract_space, variants_of
+from perflex.tables import Table, fixed, seconds, text
+from perflex.timing.results import MeasurementFailure
+from perflex.timing.variant_timer import VariantTimer
 from perflex.workers import made_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
-    from typing import Any, Self
 
     from perflex.calibration.calibration import Calibration
     from perflex.machines.machine import Machine
     from perflex.progress import Progress
-    from perflex.search.pruning.promise import KeepDecision
-    from perflex.search.spaces.extraction import Settings
-    from perflex.search.spaces.space import VariantSpace
+    from perflex.search.promise import KeepDecision
+    from perflex.search.variants import Settings, Space
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.launch.request import LaunchRequest
     from perflex.timing.options import TimingOptions
@@ -76,7 +68,7 @@ _FIRST_LINE = 120
 
 
 @dataclass(frozen=True, repr=False)
-class TuningResult:
+class Tuning:
     """What tuning found."""
 
     # The fastest variant with its time: of those that `tune` timed itself, the few fastest are timed again side by
@@ -92,7 +84,7 @@ class TuningResult:
     cost_s: float
     extract_s: float
     # The variants with their features, or the described space.
-    space: Candidates | DescribedSpace = field(repr=False)
+    space: Variants | DescribedSpace = field(repr=False)
     # Reasons not to rely on what the calibration says, which the search starts from.
     doubts: tuple[str, ...] = ()
     # Where variants were timed; empty where your own function did that.
@@ -108,6 +100,55 @@ class TuningResult:
     def kernel(self) -> Any:
         """Return the fastest variant's kernel, built anew; it is an error for a described kernel."""
         return self.space.kernel(self.best.number)
+
+    def table(self) -> Table:
+        """Return a row for each measurement, fastest first; what was timed again leads. Times in seconds."""
+        again = {step.number: step.seconds for step in self.again}
+        place = {step.number: number for number, step in enumerate(self.history, start=1)}
+        # The best may have been known before.
+        leading = self.again or (self.best,)
+        first = {step.number: step.seconds for step in (*(() if self.again else leading), *self.history)}
+        # Not a number is sorted last.
+        rest = sorted(self.history, key=lambda step: (math.isnan(step.seconds), step.seconds))
+        leaders = {step.number for step in leading}
+        steps = [*leading, *(step for step in rest if step.number not in leaders)]
+        columns = [
+            text("variant"), seconds("measured_s"), seconds("again_s", "timed again"),
+            fixed("ratio", digits=2, meaning="as a multiple of the best"),
+            fixed("measured_as", place="files", meaning="1 for what was measured first"),
+        ]  # fmt: skip
+        rows = [
+            (
+                *(step.name, first.get(step.number, math.nan), again.get(step.number, math.nan)),
+                *(step.seconds / self.best.seconds, place.get(step.number)),
+            )
+            for step in steps
+        ]
+        return Table("Variants by measured time", columns, rows)
+
+    def save(self, path: Path | str) -> None:
+        """Write all measurements as a T4 result file, which `tune`, `rank` and `prune` take as `measured`.
+
+        A `FileFormatError` where it cannot be written.
+        """
+        again = {step.number: step.seconds for step in self.again}
+        results = []
+        for step in self.history:
+            found = again.get(step.number, step.seconds)
+            failed = math.isnan(found)
+            measured = {"name": "time", "value": found, "unit": "seconds"}
+            results.append(
+                {
+                    "configuration": dict(step.settings),
+                    "invalidity": "runtime" if failed else "correct",
+                    "correctness": int(not failed),
+                    "measurements": [] if failed else [measured],
+                    "objectives": ["time"],
+                }
+            )
+        document = {"schema_version": "1.0.0", "metadata": {"device": self.device}, "results": results}
+        with saving(path) as stream:
+            json.dump(document, stream, indent=1)
 
     def __repr__(self) -> str:
         tried, failed = len(self.history), sum(self.failures.values())
@@ -127,51 +168,50 @@ class TuningResult:
 
 
 def tune(
-    space: VariantSpace | Candidates | DescribedSpace,
+    variants: Space | Variants | DescribedSpace,
     sizes: Mapping[str, Any] | None = None,
     *,
-    device: str | TimedDevice | Callable[[Proposal], float] | None = None,
     calibration: Calibration | None = None,
+    device: str | TimedDevice | None = None,
+    measure: Callable[[Proposal], float] | None = None,
     machine: str | Path | Machine | None = None,
-    timing: TimingOptions | None = None,
     options: SearchOptions | None = None,
     run: RunOptions | None = None,
-) -> TuningResult:
-    """Search a space for its fastest variant: measure some, learn, measure the most promising, and so on.
+) -> Tuning:
+    """Search variants for the fastest: measure some, learn, measure the most promising, and so on.
 
     Parameters
     ----------
-    space
-        The variants, or what `VariantSpace.extract` gave; or configurations of a described kernel.
+    variants
+        A `VariantSpace`, or what its `extract` gave; or configurations of a described kernel.
     sizes
         Value of each size parameter.
-    device
-        Where variants are timed: a device, or parts of its name; by default the calibration's device or that of
-        `machine`, else, without both, the preferred one. Or your own function that times one, which a described kernel
-        needs: it is called with a `Proposal` (its ``settings``, ``name`` and ``number``) and returns seconds, nan if it
-        failed.
     calibration
         What is expected of each variant; what is measured corrects it. Without one, a few plain counts and the settings
         alone are learned from.
+    device
+        Where variants are timed: a device, or parts of its name; by default the calibration's device or that of
+        `machine`, else, without both, the preferred one.
+    measure
+        Your own function that times a variant instead, which a described kernel needs: it is called with a `Proposal`
+        (its ``settings``, ``name`` and ``number``) and returns seconds, nan if it failed.
     machine
         For features that need one, as for `rank`.
-    timing
-        How variants are timed; by default with few trials, for most variants are told apart by more than noise.
     options
-        Budgets, the promise to keep, and the first batch.
+        Budgets, the promise to keep, the first batch, times that are known before, and how variants are timed.
     run
         Where variants are counted, and the code of those to be timed is generated: a pool of processes uses all cores.
         They are timed here, not in workers.
 
     Returns
     -------
-    TuningResult
+    Tuning
         The fastest variant measured, all measurements, and what became of the promise.
 
     Warns
     -----
     DoubtfulPredictionWarning
-        There are reasons not to rely on what the calibration says (`TuningResult.doubts`).
+        There are reasons not to rely on what the calibration says (`Tuning.doubts`).
 
     Raises
     ------
@@ -181,8 +221,10 @@ def tune(
         No variant could be built and timed.
     CalibrationError
         The calibration predicts no positive times, your function returns no time, variants were extracted at other
-        sizes or for another target, or what is given is not used: `timing` beside your own function, or what a
+        sizes or for another target, or what is given is not used: a device beside your own function, or what a
         described space states itself.
+    FileFormatError
+        A file of known times has none of the variants.
     DeviceError, MachineError, MissingSizeError, ExecutorError
         As `gather_feature_values`.
     """
@@ -190,40 +232,37 @@ def tune(
 
     options, run = options or SearchOptions(), run or RunOptions()
     run.refuse_measuring("tune decides by each time what to time next, and times on this machine")
-    _refuse_unused(space, device, timing, sizes or None, calibration, machine)
+    _refuse_unused(variants, measure, (device, options.timing), (sizes or None, calibration, machine))
     begun = time.perf_counter()
     # Before minutes of counting, on which a device that is not there does not depend.
-    chosen = None if callable(device) else _device(device, calibration, machine)
-    variants: Candidates | DescribedSpace
-    if isinstance(space, DescribedSpace):
-        variants = space
-    elif calibration is not None:
-        variants = candidates_of(space, calibration, sizes, machine=machine, run=run)
-    elif isinstance(space, Candidates):
-        space.require_sizes(sizes)
-        variants = space
+    chosen = None if measure is not None else _device(device, calibration, machine)
+    found: Variants | DescribedSpace
+    if isinstance(variants, DescribedSpace):
+        found = variants
     else:
-        variants = _counted(space, sizes, int(getattr(chosen, "sub_group_size", 32)), machine, run)
-    if not callable(device) and isinstance(variants, Candidates):
-        chosen = _device(device, calibration, machine, [kernel_of(variants.kernel(0))])
+        found = _counted(variants, sizes, calibration or int(getattr(chosen, "sub_group_size", 32)), machine, run)
+    if chosen is not None:
+        chosen = _device(device, calibration, machine, [kernel_of(found.kernel(0))])
     spent = time.perf_counter() - begun
     begun = time.perf_counter()
-    most = max(30, math.ceil(0.1 * len(variants))) if options.budget is None else options.budget
+    most = max(30, math.ceil(0.1 * len(found))) if options.measurements is None else options.measurements
     prior, doubts = None, tuple[str, ...]()
-    if calibration is not None and isinstance(variants, Candidates):
-        prior, doubts = variants.predicted(calibration), _doubts(calibration, variants, machine)
-    tuner = Tuner(variants, prior=prior, options=replace(options, budget=most))
+    if calibration is not None and isinstance(found, Variants):
+        prior, doubts = found.predicted(calibration), _doubts(calibration, found, machine)
+    tuner = Tuner(found, prior=prior, options=replace(options, measurements=most))
     failures: Counter[str] = Counter()
     again: tuple[TunerStep, ...] = ()
     with progress_shown(run.progress, "tune:") as report:
-        if callable(device):
-            _drive(tuner, _MeasuredByUser(device), failures, report)
-        elif chosen is not None and isinstance(variants, Candidates):
-            how = timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
+        if measure is not None:
+            _drive(tuner, _MeasuredByUser(measure), failures, report)
+        elif chosen is not None and isinstance(found, Variants):
+            how = options.timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
             with VariantTimer(chosen, how) as timer:
-                coder = run.executor if isinstance(chosen, Device) else None
-                _drive(tuner, _MeasuredOnDevice(variants, timer, chosen, coder), failures, report)
-                again = _finals(tuner, timer, how)
+                measuring = _MeasuredOnDevice(
+                    found, timer, chosen, run.executor if isinstance(chosen, Device) else None
+                )
+                _drive(tuner, measuring, failures, report)
+                again = _finals(tuner, measuring, timer, how)
     # Where none runs again, the earlier measurement stands.
     best = again[0] if again else tuner.best
     if best is None:
@@ -232,36 +271,40 @@ def tune(
         raise MeasurementError(msg, device=str(chosen))
     cost = time.perf_counter() - begun
     causes, place = dict(failures.most_common()), "" if chosen is None else str(chosen)
-    return TuningResult(best, tuner.history, tuner.promise, causes, cost, spent, variants, doubts, place, again)
+    return Tuning(best, tuner.history, tuner.promise, causes, cost, spent, found, doubts, place, again)
 
 
-def _refuse_unused(space: object, device: object, timing: object, *others: object) -> None:
+def _refuse_unused(variants: object, measure: object, where: Iterable[object], others: Iterable[object]) -> None:
     """Stop at what would be given in vain."""
-    given = any(one is not None for one in (timing, *others))
-    if isinstance(space, DescribedSpace) and (given or not callable(device)):
+    if isinstance(variants, DescribedSpace) and (measure is None or any(one is not None for one in others)):
         msg = (
-            f"{space.description.name} is a described kernel, which states its sizes and machine itself: give your own "
-            "function as device, and no sizes, calibration, machine or timing"
+            f"{variants.description.name} is a described kernel, which states its sizes and machine itself: give your "
+            "own function as measure, and no sizes, calibration or machine"
         )
-        raise CalibrationError(msg, description=space.description.name)
-    if callable(device) and timing is not None:
-        msg = "your own function times variants, and timing= says how a device does; leave one out"
+        raise CalibrationError(msg, description=variants.description.name)
+    if measure is not None and any(one is not None for one in where):
+        msg = "your own function times variants, and device= and timing= say where and how; leave one out"
         raise CalibrationError(msg)
 
 
 def _counted(
-    space: VariantSpace,
+    variants: Space | Variants,
     sizes: Mapping[str, Any] | None,
-    sub_group_size: int,
+    by: Calibration | int,
     machine: str | Path | Machine | None,
     run: RunOptions,
-) -> Candidates:
-    """Return the variants of a space with plain features."""
-    work = Work(space.build, PLAIN_FEATURES, target_of(PLAIN_FEATURES, sub_group_size, machine))
-    return extract_space(space.enumerated(), work, sizes, run)
+) -> Variants:
+    """Return variants with a calibration's features, or with plain ones, counted for so large sub-groups."""
+    if not isinstance(by, int):
+        return variants_of(variants, by, sizes, machine=machine, run=run)
+    if isinstance(variants, Variants):
+        variants.require_sizes(sizes)
+        return variants
+    work = Work(variants.build, PLAIN_FEATURES, target_of(PLAIN_FEATURES, by, machine))
+    return extract_space(variants.enumerated(), work, sizes, run)
 
 
-def _doubts(calibration: Calibration, variants: Candidates, machine: str | Path | Machine | None) -> tuple[str, ...]:
+def _doubts(calibration: Calibration, variants: Variants, machine: str | Path | Machine | None) -> tuple[str, ...]:
     """Return reasons not to rely on what the search starts from, and warn of them."""
     doubts = value_doubts(calibration, variants.columns(calibration.model.input_features()))
     doubts += machine_doubts(calibration, calibration.target(machine).machine)
@@ -316,7 +359,7 @@ class _MeasuredOnDevice:
     Workers are idle while something is timed.
     """
 
-    def __init__(self, extracted: Candidates, timer: VariantTimer, device: Any, executor: Executor | None) -> None:
+    def __init__(self, extracted: Variants, timer: VariantTimer, device: Any, executor: Executor | None) -> None:
         self._extracted = extracted
         self._timer = timer
         self._device = device
@@ -363,7 +406,7 @@ def _drive(
     """Measure what the tuner asks for until it is done."""
     while proposals := tuner.ask(measuring.together):
         if report is not None:
-            report(len(tuner.history), tuner.budget, proposals[0].name)
+            report(len(tuner.history), tuner.measurements, proposals[0].name)
         start = time.perf_counter()
         found = measuring.seconds(proposals, failures)
         # Built and timed side by side, none has a cost of its own.
@@ -378,9 +421,15 @@ def _cause(label: str, kind: str, reason: str) -> str:
     return f"{kind}: {lines[0][:_FIRST_LINE] if lines else 'no reason given'}"
 
 
-def _finals(tuner: Tuner, timer: VariantTimer, options: TimingOptions) -> tuple[TunerStep, ...]:
+def _finals(
+    tuner: Tuner, measuring: _MeasuredOnDevice, timer: VariantTimer, options: TimingOptions
+) -> tuple[TunerStep, ...]:
     """Time the fastest few again, all in the same rounds, and return them, fastest first; none of fewer than two."""
     few = tuner.fastest(_FINALISTS)
+    if new := [Proposal(each.number, each.name, each.settings) for each in few if each.number in tuner.given]:
+        # What was known before is not built yet; what fails now is no finalist.
+        built_now = measuring.seconds(new, Counter())
+        few = [each for each in few if each.number not in tuner.given or each.number in built_now]
     if len(few) < 2:
         return ()
     longer = replace(
@@ -395,72 +444,6 @@ def _finals(tuner: Tuner, timer: VariantTimer, options: TimingOptions) -> tuple[
         replace(each, seconds=found.seconds) for found, each in outcomes if not isinstance(found, MeasurementFailure)
     ]
     return tuple(sorted(again, key=lambda each: each.seconds))
-
-
-# Several, because one may have been lucky in the beginning.
-_REFERENCES = 3
-# Reference kernels are long enough for the timer and the host's disturbances, and short enough for every round.
-_REFERENCE_S = (5e-4, 5e-3)
-
-
-class VariantTimer:
-    """Builds and times variants on a device, which stays open until the end of the ``with`` block.
-
-    `slowdown` says how many times as long as at first the reference variants took at last.
-    """
-
-    def __init__(self, device: TimedDevice, options: TimingOptions) -> None:
-        self._device = device
-        self._options = options
-        with ExitStack() as stack:
-            stack.enter_context(alone_on(device))
-            self._backend = stack.enter_context(closing(open_backend(device, options)))
-            self._open = stack.pop_all()
-        self._built: dict[str, Entry] = {}
-        self._references: dict[str, float] = {}
-        self.slowdown = 1.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.close()
-
-    def timed(self, jobs: Sequence[SizedKernel | LaunchRequest]) -> Measured:
-        """Build variants, from code where that was generated before, and time them side by side."""
-        session = Session(self._options, uuid.uuid4().hex, None)
-        entries = entries_of(jobs, self._device, session)
-        for entry in entries:
-            start(entry, self._backend, session)
-        # In the same rounds as the new variants: what slows the device down slows both.
-        references = [_anew(self._built[label]) for label in self._references]
-        time_in_rounds([*entries, *references], session)
-        self._built |= {entry.label: entry for entry in entries if entry.failure is None}
-        found = outcomes_of([*entries, *references], self._options)
-        if not references:
-            self._choose_references(entries, found)
-        times = {timing.label: timing.seconds for timing in found if isinstance(timing, Timing)}
-        ratios = [times[label] / first for label, first in self._references.items() if label in times]
-        self.slowdown = float(np.median(ratios)) if ratios else self.slowdown
-        return Measured(found[: len(entries)])
-
-    def _choose_references(self, entries: Sequence[Entry], found: Measured) -> None:
-        timed = {timing.label: timing.seconds for timing in found if isinstance(timing, Timing)}
-        fit = sorted((entry for entry in entries if entry.label in timed), key=_suitability, reverse=True)
-        # Slow ones would cost more than what they are timed with.
-        suitable = [entry for entry in fit if _suitability(entry)[0]]
-        self._references = {entry.label: timed[entry.label] for entry in suitable[:_REFERENCES] or fit[:1]}
-
-    def again(self, labels: Sequence[str], options: TimingOptions) -> Measured:
-        """Time variants anew that were timed before, side by side and without building them."""
-        session = Session(options, uuid.uuid4().hex, None)
-        entries = [_anew(self._built[label]) for label in labels]
-        time_in_rounds(entries, session)
-        return outcomes_of(entries, options)
-
-
-def _anew(entry: Entry) -> Entry:
-    return Entry(entry.job, runnable=entry.runnable, launches=entry.launches, seconds=entry.seconds)
 
 
 def generate_code(
@@ -486,13 +469,3 @@ def _generated(
     # Returned, not raised: the code of the other variants is wanted all the same.
     except PerflexError as error:
         return error
-
-
-def _suitability(entry: Entry) -> tuple[bool, int, float]:
-    """Return how well a kernel suits as a reference; the greatest suits best."""
-    shortest, longest = _REFERENCE_S
-    # Keeps the logarithm finite; only a fake device is faster.
-    seconds = max(entry.seconds, 1e-12)
-    rounds = len({(sample.session, sample.round) for sample in entry.samples})
-    # The range's geometric mean is its middle on a scale of ratios.
-    return shortest <= seconds <= longest, rounds, -abs(math.log(seconds / math.sqrt(shortest * longest)))

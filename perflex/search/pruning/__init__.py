@@ -1,1 +1,0 @@
-"""Which variants of a kernel to keep: predicted, ranked, with a promise."""

@@ -1,1 +1,0 @@
-"""Spaces of variants: their settings, constraints, kernels."""

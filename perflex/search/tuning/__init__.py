@@ -1,1 +1,0 @@
-"""Which variants to measure next, and measuring them."""
