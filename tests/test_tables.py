@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from perflex import Calibration, FeatureTable, diagnose, estimate_volumes, load_machine, source_kernel
+from perflex import Calibration, FeatureTable, diagnose, estimate_volumes, load_machine, prune, source_kernel, tune
 from perflex.analysis.roofline import ceilings_of, place_of
 from perflex.analysis.roofline_report import ceiling_table, roofline_tables
 from perflex.analysis.source_lines import source_lines
@@ -32,6 +32,7 @@ from perflex.timing.results import Timing
 from sample_kernels import matmul
 from studies.small_evaluation import small_evaluation
 from support.html_structure import checked
+from support.spaces_for_tests import small_space
 
 NASTY = "<script>alert('&')</script>\"'"
 SOURCE = "__kernel void f(__global float *a) { int i = get_global_id(0);\n  a[i] = a[i] * 2.0f;\n}\n"
@@ -92,6 +93,14 @@ def others():
     return [overview_table([seen], "d"), machine_table([load_machine("V100")])]
 
 
+def searched():
+    space, calibration = small_space(), Calibration.load("matmul_sq_amd_epyc_4cores_pocl")
+    ranking = prune(space, calibration, {"n": 1024}, keep=2)
+    measured = ranking.with_times({place.name: 1.1 * place.predicted for place in ranking[::2]})
+    found = tune(space, {"n": 1024}, measure=lambda one: 1e-3 * one.settings["repeats"])
+    return [ranking.table(), measured.table(kept=True), found.table()]
+
+
 # Each returns some tables of a result.
 MAKERS = {
     "diagnosis": lambda: [*diagnosis().tables(), diagnosis().kernel_table()],
@@ -109,6 +118,7 @@ MAKERS = {
     "feature table": feature_table,
     "machines": lambda: [table for name in ("V100", "Gold-6248") for table in load_machine(name).tables()],
     "scop": lambda: scop().tables(),
+    "searched": searched,
     "devices": devices,
     "others": others,
 }
