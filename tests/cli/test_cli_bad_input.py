@@ -1,6 +1,5 @@
 """Bad input on the command line: one line on standard error, the right exit code, nothing executed or written."""
 
-import json
 import shlex
 from pathlib import Path
 
@@ -8,7 +7,6 @@ import pytest
 
 from perflex.__main__ import main
 from support.own_model import MODEL
-from support.report_files import roofline_content
 from support.saved_calibrations import saved_text
 from support.small_description import DESCRIPTION, SPACE
 
@@ -48,8 +46,7 @@ FILES = {
     "at_once.py": "\n{}['mine']\n", "my.cl": CL, "my.cu": CU, "none.cl": "void helper(int n) {}", "file": "in the way",
     "t.csv": "kernel,seconds\nsaxpy,1e-6\n", "mine.yaml": MODEL, "log.csv": "kernel,n,time_us\nnaive,128,70\n",
     "small.yaml": DESCRIPTION, "GPU.csv": "items,depth,time_ms\n32,1,5\n64,1,3\n", "space.yaml": SPACE,
-    "tag.yaml": "!!python/object/apply:os.system ['touch executed']\n", "bad.json": "{",
-    "fine.json": json.dumps(roofline_content()),
+    "tag.yaml": "!!python/object/apply:os.system ['touch executed']\n",
 }  # fmt: skip
 
 
@@ -210,11 +207,6 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex rank' and 'pe
                 "promise:-1", "promise:nan", "promise:0.05,2", "promise:0.05,0.9,1",
             )
         ),
-        # Stores and reports
-        ("report no-such.yaml", "cannot read"),
-        ("report no-such-file", "there is no file"),
-        ("report bad.json", "damaged"),
-        ("report fine.json --out no/folder/x.html", "cannot write"),
     ],
 )  # fmt: skip
 def test_bad_words_are_one_line(words, message, folder, refused):
