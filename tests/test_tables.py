@@ -13,6 +13,7 @@ from perflex import Calibration, FeatureTable, diagnose, estimate_volumes, load_
 from perflex.analysis.roofline import ceilings_of, place_of
 from perflex.analysis.roofline_report import ceiling_table, roofline_tables
 from perflex.analysis.source_lines import source_lines
+from perflex.calibration.prediction import prediction_table
 from perflex.cli.json_output import as_json
 from perflex.cli.terminal import Terminal
 from perflex.devices.device import Device, DeviceInfo
@@ -25,7 +26,9 @@ from perflex.machines.machine import machine_table
 from perflex.store.contents import KernelOverview, overview_table
 from perflex.studies.demo import demo_table
 from perflex.studies.evaluation.tables import evaluation_tables
+from perflex.studies.judged import MODEL, Judgement
 from perflex.tables import Column, Table, fixed, number, percent, seconds, significant, text
+from perflex.timing.results import Timing
 from sample_kernels import matmul
 from studies.small_evaluation import small_evaluation
 from support.html_structure import checked
@@ -76,6 +79,15 @@ def lines():
     return [source_lines(kernel, {}).table()]
 
 
+def predictions():
+    calibration = Calibration.load("matmul_sq_amd_epyc_4cores_pocl")
+    found = [calibration.explain(matmul(prefetch=False), {"n": n}, share) for n, share in ((480, 0.9), (960, None))]
+    found = [replace(one, timing=Timing(NASTY, 1e-3 * n, 0.0, ()), measured_on=NASTY) for n, one in enumerate(found, 1)]
+    judged = Judgement(tuple(found), ("a", NASTY), {"one": np.array([1e-3, 3e-3])}, {MODEL: "more", "one": "less"})
+    rows = calibration.predict_rows(calibration.table.take(range(3)))
+    return [prediction_table(found), found[0].cost_table(2), found[0].interval.table(), rows.table(), *judged.tables()]
+
+
 def others():
     seen = KernelOverview("d", "k", 1, 9, 2, 0, 0.0, 86400.0, 1e-3)
     return [overview_table([seen], "d"), machine_table([load_machine("V100")])]
@@ -102,6 +114,7 @@ MAKERS = {
     "layers": layers,
     "counted": lambda: [count_features(scop(), {"n": 512}).table()],
     "lines": lines,
+    "predictions": predictions,
     "feature table": feature_table,
     "machines": lambda: [table for name in ("V100", "Gold-6248") for table in load_machine(name).tables()],
     "scop": lambda: scop().tables(),

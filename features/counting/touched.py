@@ -46,6 +46,12 @@ class Certainty:
         """Whether the count is exact."""
         return not self.bound and not self.stated and not self.estimated
 
+    @property
+    def relation(self) -> str:
+        """How the true number relates to the count: ``"="``, ``"<="``, or ``"~"`` where neither is certain."""
+        # What was stated may be too low: with it, not even an upper bound is one.
+        return "~" if self.stated or self.estimated else "<=" if self.bound else "="
+
     def __or__(self, other: Certainty) -> Certainty:
         return Certainty(self.bound or other.bound, self.stated or other.stated, self.estimated or other.estimated)
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.results import Timing
 
+# Costs with less of the time are not named where not all are.
+_LEAST = 1e-3
 # Letters of a term that are shown beside others: it may fill a page.
 _LONGEST = 100
 _DISTURBED = "the measured time rests on samples that others disturbed"
@@ -96,20 +98,34 @@ class Prediction:
         """Measured time of one launch in seconds."""
         return None if self.timing is None else self.timing.seconds
 
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured time, less 1."""
+        return None if self.measured is None else float(self.seconds) / self.measured - 1
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the measured time lies in the interval; None without one of both."""
+        if self.low is None or self.high is None or self.measured is None:
+            return None
+        return bool(self.low <= self.measured <= self.high)
+
     @cached_property
     def terms(self) -> dict[str, float | NDArray[np.float64]]:
         """What each cost of the model adds, by its text; of costs that overlap, what is hidden adds nothing."""
         return self.calibration.model.terms(self.calibration.params, self.values)
 
     def cost_table(self, most: int | None = None) -> Table:
-        """Return the costs, the largest first; beyond `most` they stand together."""
+        """Return the costs, the largest first; beyond `most`, or with next to nothing, they stand together."""
         # A general model has dozens of costs, most of which a kernel does not have.
         costs = sorted(((name, cost) for name, cost in self.terms.items() if _sum(cost)), key=lambda one: -_sum(one[1]))
         if most is not None:
-            costs = [(textwrap.shorten(name, _LONGEST, placeholder="..."), cost) for name, cost in costs]
-            if len(costs) > most + 1:
-                rest = costs[most:]
-                costs = [*costs[:most], (f"({len(rest)} other costs)", sum(cost for _, cost in rest))]
+            whole = _sum(self.seconds)
+            named = [(textwrap.shorten(name, _LONGEST, placeholder="..."), one) for name, one in costs[:most]]
+            named = [(name, one) for name, one in named if _sum(one) >= _LEAST * whole]
+            rest = costs[len(named) :]
+            together = [(f"({len(rest)} other costs)", sum(one for _, one in rest))]
+            costs = named + (together if len(rest) > 1 else rest)
         columns = [
             text("cost"),
             _amount(self, "predicted_s", "time"),
@@ -148,7 +164,7 @@ def prediction_table(predictions: Sequence[Prediction]) -> Table:
     ]
     rows = [
         (one.at, *one.sizes.values(), one.seconds, one.low, one.high, one.confidence, one.measured,
-         one.seconds / one.measured - 1 if one.measured else None, one.measured_on, one.knowledge, one.doubts)
+         one.error, one.measured_on, one.knowledge, one.doubts)
         for one in predictions
     ]  # fmt: skip
     return Table(f"Predicted times of {first.kernel}", columns, rows)

@@ -10,10 +10,12 @@ import numpy as np
 
 from perflex.calibration.times.named_kernels import label_key
 from perflex.calibration.times.target import machine_for_times
+from perflex.calibration.transfer_prior import USUAL
 from perflex.devices.listing import is_wall_time
 from perflex.errors import CalibrationError, MachineError, UnsupportedKernelError
 from perflex.features.sized_kernel import sized_kernels
 from perflex.features.target import using_machine
+from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.html import shown_by
 from perflex.machines.files import load_machine, machine_of_device
 from perflex.search.accuracy import Accuracy
@@ -22,7 +24,7 @@ from perflex.tables import Table, fixed, percent, seconds, text
 from perflex.timing.results import Timing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -90,7 +92,12 @@ class Judgement:
     @property
     def inside(self) -> float:
         """Share of the rows with an interval whose measured time lies in it; nan without any."""
-        return _share(one for one in map(_is_inside, self.predictions) if one is not None)
+        return _share(one.inside for one in self.predictions)
+
+    @property
+    def confidence(self) -> float | None:
+        """Share of the times that should lie in the intervals; None without any."""
+        return next((one.confidence for one in self.predictions if one.confidence), None)
 
     @property
     def better(self) -> bool | None:
@@ -109,9 +116,8 @@ class Judgement:
             False: "Not recommended: a trivial prediction that has not seen these times is better",
             None: "There is no trivial prediction to compare with that has not seen these times",
         }[self.better]
-        if not np.isnan(self.inside):
-            confidence = next(one.confidence for one in self.predictions if one.confidence)
-            said += f"; {100 * self.inside:.0f} % of the times lie in their {100 * confidence:g} % intervals"
+        if self.confidence:
+            said += f"; {100 * self.inside:.0f} % of the times lie in their {100 * self.confidence:g} % intervals"
         return f"{said}."
 
     @property
@@ -154,7 +160,7 @@ class Judgement:
         errors = np.abs(ratios - 1)
         return (
             name, len(own), np.median(errors), np.sqrt(np.mean(errors**2)), errors.max(),
-            np.exp(np.mean(np.log(ratios))), _share(one for one in map(_is_inside, some) if one is not None),
+            np.exp(np.mean(np.log(ratios))), _share(one.inside for one in some),
             _share(bool(one.doubts) for one in some),
         )  # fmt: skip
 
@@ -166,12 +172,11 @@ class Judgement:
             text("doubts", place="files"),
         ]  # fmt: skip
         order = np.argsort(-np.abs(np.log(self.predicted / self.measured)), kind="stable")
-        rows = []
-        for one in (self.predictions[place] for place in order):
-            made, known = float(one.seconds), float(one.measured or 0.0)
-            label = "" if one.timing is None else one.timing.label
-            cells = (label, made, one.low, one.high, known, made / known - 1, _is_inside(one) is False, one.doubts)
-            rows.append(cells)
+        rows = [
+            (one.timing and one.timing.label, float(one.seconds), one.low, one.high, one.measured, one.error,
+             one.inside is False, one.doubts)
+            for one in (self.predictions[place] for place in order)
+        ]  # fmt: skip
         return Table("Rows, the worst first", columns, rows)
 
     def tables(self) -> list[Table]:
@@ -183,7 +188,7 @@ class Judgement:
         return {
             "better": self.better,
             "inside": self.inside,
-            "confidence": next((one.confidence for one in self.predictions if one.confidence), None),
+            "confidence": self.confidence,
             "methods": self.method_table().records(),
             "programs": self.program_table().records(),
             "rows": self.row_table().records(),
@@ -272,14 +277,18 @@ def judge(
         predictions=predictions,
         programs=tuple(row.generator for row in rows),
         baselines={name: made for name, (_, made) in baselines.items()},
-        knows={
-            MODEL: _OWN if calibration.has_samples else "other devices' times",
-            **{k: v for k, (v, _) in baselines.items()},
-        },
+        knows={MODEL: _seen_by(calibration), **{name: seen for name, (seen, _) in baselines.items()}},
         left_out=tuple(left_out),
         missing=tuple(missing),
         noise_floor=calibration.noise_floor or 0.0,
     )
+
+
+def _seen_by(calibration: Calibration) -> str:
+    """Return what a calibration has seen beside the counts of what it predicts."""
+    if calibration.has_samples or calibration.transferred is None:
+        return _OWN
+    return "usual values" if calibration.transferred.sources == (USUAL,) else "other devices' times"
 
 
 def _explained(calibration: Calibration, row: TimedKernel, confidence: float) -> Prediction:
@@ -329,6 +338,9 @@ def _roofline(rows: Sequence[TimedKernel], machine: Machine | None) -> Array:
     if machine is None:
         msg = "no machine is known; name one"
         raise MachineError(msg)
+    if any(isinstance(row.kernel, TileKernel) for row in rows):
+        msg = "programs of tiles have no work-items, whose operations a roofline is of"
+        raise UnsupportedKernelError(msg)
     # A multiply-add, which peaks count as two operations, is counted as one.
     operations = machine.need("fp32_per_cycle") / 2 * machine.need("compute_units") * machine.need("clock_hz")
     peaks = Peaks(operations, machine.need("dram_bandwidth"))
@@ -337,12 +349,7 @@ def _roofline(rows: Sequence[TimedKernel], machine: Machine | None) -> Array:
     ])  # fmt: skip
 
 
-def _is_inside(one: Prediction) -> bool | None:
-    if one.low is None or one.high is None or one.measured is None:
-        return None
-    return bool(one.low <= one.measured <= one.high)
-
-
-def _share(held: Any) -> float:
-    known = list(held)
+def _share(held: Iterable[bool | None]) -> float:
+    """Return the share of what is true, of what is known; nan where nothing is."""
+    known = [one for one in held if one is not None]
     return float(np.mean(known)) if known else float("nan")

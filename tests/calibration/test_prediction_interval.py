@@ -369,9 +369,10 @@ def test_models_that_count_conflict_misses_are_not_doubted_for_them(feature):
     table = FeatureTable(OUTPUT, (OUTPUT, feature), ("a", "b"), np.array([[1e-3, 1e5], [2e-3, 2e5]]))
     made = fitted(Model(OUTPUT, f"p_line * {feature}"), table)
     made = replace(made, device={"kind": "cpu"}, machine="Gold-6248")
-    assert not any("conflict" in text for text in made.doubts(matmul(prefetch=False), {"n": 1024}, {feature: 1e5}))
+    kernel, sizes = matmul(prefetch=False), {"n": 1024}
+    assert not any("conflict" in text for text in doubts.kernel_doubts(made, kernel, sizes, made.target()))
     counted = replace(made, model=Model(OUTPUT, "p_line * f_op_float32_madd"))
-    assert any("conflict" in text for text in counted.doubts(matmul(prefetch=False), {"n": 1024}, {feature: 1e5}))
+    assert any("conflict" in text for text in doubts.kernel_doubts(counted, kernel, sizes, counted.target()))
 
 
 def test_the_machine_file_of_a_calibration_is_asked_for():

@@ -1,5 +1,6 @@
 """``perflex predict`` and ``rank``, with calibrations, for machines without one, and for kernels from source code."""
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -20,15 +21,13 @@ NAIVE, PREFETCHING = f"{EXAMPLES / 'matmul.py'}:naive", f"{EXAMPLES / 'matmul.py
 def test_predict(calibration, run):
     code, out, err = run("predict", calibration, NAIVE, "n=512,1024")
     assert (code, err) == (0, "")
-    assert "n=512: " in out
-    assert "n=1024: " in out
+    assert [line.split()[0] for line in out.splitlines()[2:4]] == ["n=512", "n=1024"]
     # The model has an overlap, whose costs are told apart.
     assert "partial_overlap" not in out
-    shares = [line.split(" %  ") for line in out.splitlines() if " %  " in line]
-    assert sum(float(share) for share, _ in shares) == pytest.approx(200, abs=2)
-    # Of each size eight by name, and the rest together.
-    assert [cost for _, cost in shares[8::9]] == ["(6 other costs)"] * 2
-    assert sum("f_mem_access_tag:aLD" in cost for _, cost in shares) >= 2
+    tables = [part.splitlines()[1:] for part in out.split("Costs at ")[1:]]
+    for size, table in zip((512, 1024), tables, strict=True):
+        assert table[0].split() == ["cost", "time", "(µs)", "share", "(%)"]
+        assert sum(float(row.split()[-1]) for row in table[1:]) == pytest.approx(100, abs=0.5), size
 
 
 def test_json_agrees_with_the_library(calibration, content):
@@ -45,10 +44,10 @@ def test_predictions_beyond_the_calibration_are_marked(calibration, run, content
     words = ("predict", calibration, NAIVE, "n=496,1008", "--confidence", "0.95")
     code, out, err = run(*words)
     assert (code, err) == (0, "")
-    known, far = (next(line for line in out.splitlines() if line.startswith(f"n={n}: ")) for n in (496, 1008))
-    assert re.fullmatch(r"n=496: \S+ \S+ \(\S+ \S+ to \S+ \S+\)", known)
-    assert far.endswith("(doubtful)")
-    assert "  doubtful: larger than all measurement kernels: f_mem_access_tag:" in out
+    assert out.splitlines()[1].split() == ["sizes", "predicted", "(ms)", "from", "(ms)", "to", "(ms)"]
+    assert re.search(r"^n=496 ( +[\d.]+){3}$", out, re.MULTILINE)
+    assert "doubtful at n=1008: larger than all measurement kernels: f_mem_access_tag:" in out
+    assert "doubtful at n=496" not in out
     entries = content(*words)
     assert [entry["extrapolated"] for entry in entries] == [False, True]
     assert entries[0]["doubts"] == []
@@ -104,7 +103,7 @@ def test_quiet_may_stand_anywhere(place, calibration, run):
     words = ["predict", calibration, NAIVE, "n=496"]
     code, out, err = run(*(["--quiet", *words] if place == "before" else [*words, "-q"]))
     assert (code, err) == (0, "")
-    assert len(out.splitlines()) == 1
+    assert len(out.splitlines()) == 3
 
 
 def test_a_gpu_needs_no_calibration(run, content, refused):
@@ -128,7 +127,7 @@ def test_a_description_that_begins_with_a_comment_is_no_calibration(tmp_path, ru
     path.write_text(f"# naive.yaml\n{scop_to_yaml(scop)}", encoding="utf-8")
     code, out, err = run("predict", "--machine", "V100", path, "n=256")
     assert (code, err) == (0, "")
-    assert out.startswith("n=256: ")
+    assert "\nn=256 " in out
 
 
 SAXPY = "void saxpy(int n, float a, {0}const float *x, {0}float *y) {{ int i = {1}; if (i < n) y[i] += a*x[i]; }}"
@@ -146,7 +145,7 @@ def test_each_command_takes_source_code_with_its_launch(file, tmp_path, monkeypa
         ("features {}", "f_op_float32_madd"),
         ("volumes {} --machine V100", "kernel saxpy at n=4096 on V100"),
         ("roofline {} --machine V100", "saxpy"),
-        ("predict --machine A100-40GB {}", "n=4096: "),
+        ("predict --machine A100-40GB {}", "n=4096 "),
         ("rank --machine A100-40GB {}", "Variants by predicted time"),
     ):
         assert expected in shown(*command.format(f"{file}:saxpy").split(), "n=4096", "--local", "64", "--global", "n")
@@ -245,13 +244,45 @@ def test_predict_says_what_was_measured_beside(calibration, content, run, timed_
         assert entry | {"date": ""} == before | {"date": ""}
     code, out, err = run(*words, "--time")
     assert (code, err) == (0, "")
-    assert out.count(f"  measured: 500 us (500 us to 500 us) on {FakeDevice(failing)}\n") == 2
+    assert out.count(f"measured on {FakeDevice(failing)}\n") == 1
+    times = [line.split() for line in out.splitlines()[2:4]]
+    for (_, predicted, measured, error), entry in zip(times, alone, strict=True):
+        assert float(predicted) == pytest.approx(1e3 * entry["predicted_s"], rel=0.02)
+        assert (float(measured), float(error)) == (0.5, pytest.approx(100 * (entry["predicted_s"] / 5e-4 - 1), abs=0.1))
+
+
+def test_predict_times_on_the_device_that_is_named(calibration, content, refused, monkeypatch):
+    named = []
+    monkeypatch.setattr(
+        "perflex.calibration.device_match.chosen_device",
+        lambda word: named.append(word) or FakeDevice(lambda _label, _sizes: 5e-4),
+    )
+    (entry,) = content("predict", calibration, NAIVE, "n=512", "--time", "-d", "my GPU")
+    assert (named, entry["measured_s"]) == (["my GPU"], pytest.approx(5e-4))
+    assert "give --time, too" in refused("predict", calibration, NAIVE, "n=512", "-d", "my GPU")
+
+
+def test_predict_writes_a_table_and_a_page(calibration, content, run, tmp_path):
+    words = ("predict", calibration, NAIVE, "n=496,1008", "--confidence", "0.9")
+    code, out, _ = run(*words, "--out", tmp_path / "new")
+    assert code == 0
+    assert out.endswith(f"{tmp_path / 'new/predictions.csv'}\n{tmp_path / 'new/report.html'}\n")
+    with (tmp_path / "new/predictions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for row, entry in zip(rows, content(*words), strict=True):
+        assert int(row["n"]) == entry["sizes"]["n"]
+        assert [float(row[name]) for name in ("predicted_s", "low_s", "high_s")] == [
+            entry["predicted_s"], entry["low_s"], entry["high_s"]
+        ]  # fmt: skip
+    page = (tmp_path / "new/report.html").read_text()
+    for said in ("Predicted times of naive", "Costs at n=496", "Costs at n=1008", "doubtful at n=1008: larger than"):
+        assert said in page
 
 
 def test_sizes_that_fail_are_told(calibration, shown, refused, timed_on):
     timed_on(lambda name, sizes: 5e-4 if sizes["n"] < 1000 else failing(name, sizes))
     out = shown("predict", calibration, NAIVE, "--time", "n=512,1024")
-    assert out.count("  measured: ") == out.count("  not measured: ") == 1
+    assert out.count("measured on ") == out.count("not measured at n=1024: ") == 1
     assert "it does not run" in out
     assert "it does not run" in refused("predict", calibration, NAIVE, "--time", "n=1024", code=1)
 
