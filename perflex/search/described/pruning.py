@@ -11,7 +11,7 @@ from perflex.errors import CalibrationError, warn
 from perflex.fit.result import geometric_mean_error
 from perflex.search.gaussian_process import GaussianProcess
 from perflex.search.promise import Promise, check_keep, decide
-from perflex.search.ranking_picture import draw_times
+from perflex.search.times_picture import draw_times
 from perflex.tables import Column, Table, number, percent, seconds, text
 
 if TYPE_CHECKING:

@@ -250,7 +250,7 @@ def use_description(content: bytes, _: Any) -> None:
 def use_cache(content: bytes, form: str, description: bytes = b"") -> None:
     described = written(description or documented("perflex-description")[0].encode(), "d.yaml")
     space = perflex.load_described_space(written(content, f"cache.{form}"), perflex.load_description(described))
-    finite(*space.times, *perflex.prune(space.complete()).predicted)
+    finite(*space.times, *perflex.prune_described(space.complete()).predicted)
 
 
 def made(rows: int, shift: float = 0.0) -> Any:
