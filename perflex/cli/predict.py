@@ -92,7 +92,7 @@ def predict(
         file, name = file_and_name(kernel)
         found = [loaded.explain(unit, each, confidence, machine=machine, name=name if file else "") for each in chosen]
         terminal.warn_of_sizes(chosen[0], [unit], chosen[0])
-        shown = [] if source is None else [_lines(source, one, machine) for one in found]
+        shown = [] if source is None else [_lines(source, one, loaded, machine) for one in found]
         if time:
             from perflex.calibration.device_match import timing_device
             from perflex.calibration.prediction import timed
@@ -121,10 +121,10 @@ def _knows_launches(loaded: Calibration) -> bool:
     return loaded.transferred is not None and loaded.transferred.launches is not None
 
 
-def _lines(source: SourceKernel, found: Prediction, machine: str | None) -> SourceLines:
+def _lines(source: SourceKernel, found: Prediction, loaded: Calibration, machine: str | None) -> SourceLines:
     from perflex.analysis.source_lines import source_lines
 
-    return source_lines(source, found.sizes, found.calibration, machine=machine)
+    return source_lines(source, found.sizes, loaded, machine=machine)
 
 
 def _content(found: Prediction) -> dict[str, Any]:
