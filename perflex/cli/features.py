@@ -48,7 +48,7 @@ def features(
     as_json: JsonOption = False,
 ) -> None:
     """Count operations, accesses with strides and reuse, barriers and launches of a kernel."""
-    from perflex.cli.arguments import ArgumentError, read_sizes
+    from perflex.cli.arguments import ArgumentError, read_sizes, require_known_sizes
     from perflex.cli.kernel_files import load_kernel
     from perflex.features import count_features, extract_scop
     from perflex.features.target import resolve_target, using_code, using_machine
@@ -62,7 +62,7 @@ def features(
         _show_lines(terminal_of(context), loaded, kernel, given, as_json=as_json)
         return
     scop = extract_scop(loaded, given)
-    terminal_of(context).warn_of_unknown_sizes(given, [scop], [loaded])
+    require_known_sizes(given, [scop, loaded], given)
     if not code and machine is not None and _needs_code(identifier or ()):
         code = _FOR_MACHINE
     found = _code(loaded, given, code, machine) if code else None
@@ -91,9 +91,10 @@ def features(
 
 def _show_lines(terminal: Terminal, kernel: Any, word: str, sizes: Mapping[str, int], *, as_json: bool) -> None:
     from perflex.analysis.source_lines import source_lines
+    from perflex.cli.arguments import require_known_sizes
 
     source = require_source(kernel, word)
-    terminal.warn_of_unknown_sizes(sizes, [], [source])
+    require_known_sizes(sizes, [source], sizes)
     found = source_lines(source, sizes)
     if as_json:
         print_json(lines_content(found))

@@ -8,7 +8,8 @@ import inspect
 import os
 import sys
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +21,14 @@ from perflex.cli.arguments import (
     is_source,
     is_space,
     read_pairs,
+    require_known_sizes,
 )
 from perflex.cli.options import launch_given, machine_given
 from perflex.errors import PerflexError
 from perflex.search.scripts.modules_beside import modules_beside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from types import ModuleType
 
     import loopy as lp
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from perflex.features import AnnotatedKernel, Scop, SourceKernel
     from perflex.features.from_source.parsing import Language
     from perflex.search.spaces.space import VariantSpace
+
+# Variants that say which sizes all have.
+_FIRST = 8
 
 
 def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop | SourceKernel:
@@ -216,6 +221,23 @@ def load_variants(word: str) -> VariantSpace:
         msg = f"{word} is a {type(found).__name__}; it must be a perflex.VariantSpace or return one"
         raise ArgumentError(msg, word=word)
     return found
+
+
+def require_sizes_of(variants: VariantSpace, given: Mapping[str, int]) -> None:
+    """Refuse sizes that none of the first variants has."""
+    from perflex.features import extract_scop
+
+    sizes = {**variants.sizes, **given}
+
+    def described() -> Iterator[Any]:
+        for settings in islice(variants, _FIRST):
+            with suppress(PerflexError):
+                kernel = variants.kernel(settings)
+                scop = extract_scop(kernel, sizes)
+                yield scop
+                yield kernel
+
+    require_known_sizes(given, described(), sizes)
 
 
 def _made(reference: str, kinds: tuple[type, ...]) -> object:

@@ -26,6 +26,8 @@ SPACE_FILES = (
     "perflex-source file (.yaml)"
 )
 SizesArgument = Annotated[list[str] | None, typer.Argument(help="name=value of each size.")]
+SERIES = "name=value of each size; several as name=value,value,... or name=first:last:step"
+SeriesArgument = Annotated[list[str] | None, typer.Argument(help=f"{SERIES}.")]
 CalibrationArgument = Annotated[Path, typer.Argument(help="A calibration: a file, or a name of one of perflex.")]
 MachineOption = Annotated[
     str | None,
@@ -70,9 +72,6 @@ KernelsOption = Annotated[
     typer.Option(
         "--kernels", help="Python file with the functions, or a Scop's YAML file, of the table; may be repeated."
     ),
-]
-SeriesOption = Annotated[
-    str | None, typer.Option("--series", help="NAME[,NAME]=FIRST:LAST:STEP: sizes to vary, for a table of volumes.")
 ]
 OutFolderOption = Annotated[Path | None, typer.Option("--out", help="Folder for files; created if needed.")]
 OutFileOption = Annotated[Path, typer.Option("-o", "--out", help="File to write.")]

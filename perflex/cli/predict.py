@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import textwrap
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,15 @@ import typer
 from perflex.cli.json_output import print_json, stamped
 from perflex.cli.launches import calibration_of_launch, launch_of, predicted_launch, refuse_for_launch
 from perflex.cli.lines import LinesOption, lines_content, require_source, show_lines
-from perflex.cli.options import KERNEL_FILES, CachesOption, JsonOption, LaunchesOption, MachineOption, TimeOption
+from perflex.cli.options import (
+    KERNEL_FILES,
+    SERIES,
+    CachesOption,
+    JsonOption,
+    LaunchesOption,
+    MachineOption,
+    TimeOption,
+)
 from perflex.cli.terminal import sizes_text, terminal_of, time_text
 
 if TYPE_CHECKING:
@@ -40,8 +47,7 @@ def predict(
         list[str],
         typer.Argument(
             metavar="[CALIBRATION] KERNEL [SIZES]...",
-            help=f"A calibration file, unless --machine names a GPU; {KERNEL_FILES}; "
-            "name=value or name=value,value,...",
+            help=f"A calibration file, unless --machine names a GPU; {KERNEL_FILES}; {SERIES}.",
         ),
     ],
     *,
@@ -57,7 +63,7 @@ def predict(
     as_json: JsonOption = False,
 ) -> None:
     """Predict a kernel's run time at given sizes, and show the contribution of each term of the model."""
-    from perflex.cli.arguments import file_and_name, read_calibration
+    from perflex.cli.arguments import file_and_name, read_calibration, read_series, require_known_sizes
     from perflex.cli.kernel_files import load_kernel
 
     loaded, rest = read_calibration(words, machine, KERNEL_FILES)
@@ -66,7 +72,8 @@ def predict(
     unit = load_kernel(kernel)
     source = require_source(unit, kernel) if lines else None
     terminal = terminal_of(context)
-    chosen = _combinations(sizes)
+    chosen = read_series(sizes)
+    require_known_sizes(chosen[0], [unit], chosen[0])
     # What the model leaves out is said for each size: accesses may depend on it.
     with terminal.warnings_shown():
         name = file_and_name(kernel)[1]
@@ -76,7 +83,6 @@ def predict(
             found = [predicted_launch(launched, each, loaded, confidence) for each in chosen]
         else:
             found = [_predicted(loaded, unit, name, each, confidence, machine) for each in chosen]
-            terminal.warn_of_sizes(chosen[0], [unit], chosen[0])
         for entry in found:
             if source is not None:
                 from perflex.analysis.source_lines import source_lines
@@ -178,15 +184,3 @@ def _show(terminal: Terminal, entry: Mapping[str, Any]) -> None:
         terminal.show(f"  {100 * share:5.1f} %  {textwrap.shorten(text, _LONGEST, placeholder='...')}")
     if "lines" in entry:
         show_lines(terminal, entry["lines"], indent=2)
-
-
-def _combinations(words: Sequence[str]) -> list[Mapping[str, int]]:
-    """Return every combination of the values that ``name=value,value`` words give."""
-    from perflex.cli.arguments import read_sizes
-
-    choices = []
-    for word in words:
-        name, equals, text = word.partition("=")
-        parts = text.split(",") if equals else [""]
-        choices.append([f"{name}={part}" if equals else word for part in parts])
-    return [read_sizes(combination) for combination in itertools.product(*choices)]

@@ -50,7 +50,7 @@ def prune(
     For configurations of other kernels that a tuner measured, use 'perflex prune-table'.
     """
     from perflex.cli.arguments import ArgumentError, read_calibration, read_sizes, require_writable_folder
-    from perflex.cli.kernel_files import load_variants
+    from perflex.cli.kernel_files import load_variants, require_sizes_of
     from perflex.progress import RunOptions
     from perflex.search.pruning.pruning import random_batch
     from perflex.search.pruning.report import check_pruning, draw_pruning
@@ -67,13 +67,12 @@ def prune(
     terminal, wanted = terminal_of(context), read_keep(keep)
     if out is not None:
         require_writable_folder(out, context)
-    found = load_variants(space)
+    found, given = load_variants(space), read_sizes(sizes)
+    require_sizes_of(found, given)
     with terminal.warnings_shown(doubts=False):
         with terminal.progress("prune:") as progress:
-            given = read_sizes(sizes)
             run = RunOptions(progress=progress)
             candidates = candidates_of(found, loaded, given, machine=machine, run=run)
-        terminal.warn_of_sizes(given, [candidates.kernel(0)], candidates.sizes[0])
         batch = [] if measure is None else random_batch(candidates, measure, seed)
         pruning, times, on = _measured(
             terminal, candidates, loaded, wanted, batch, device=device or None, machine=machine

@@ -48,8 +48,8 @@ def rank(
 ) -> None:
     """Order variants by predicted run time, fastest first; with --time, by what is measured."""
     from perflex.calibration.device_match import timing_device
-    from perflex.cli.arguments import is_space, read_calibration, read_kernels_and_sizes
-    from perflex.cli.kernel_files import load_kernel, load_variants
+    from perflex.cli.arguments import is_space, read_calibration, read_kernels_and_sizes, require_known_sizes
+    from perflex.cli.kernel_files import load_kernel, load_variants, require_sizes_of
     from perflex.search.pruning.ranking import Ranking
     from perflex.search.pruning.ranking import rank as ordered
 
@@ -70,11 +70,13 @@ def rank(
     if compiled:
         msg = "--compile is for a function that launches a Triton kernel; leave it out"
         raise ArgumentError(msg)
+    if isinstance(variants, dict):
+        require_known_sizes(sizes, variants.values(), sizes)
+    else:
+        require_sizes_of(variants, sizes)
     with terminal_of(context).warnings_shown(doubts=False):
         places = ordered(variants, loaded, sizes, machine=machine, time=time)
     ranked = list(variants.values()) if isinstance(variants, dict) else [variants.kernel(places[0].kernel)]
-    own = {} if isinstance(variants, dict) else variants.sizes
-    terminal_of(context).warn_of_sizes(sizes, ranked, {**own, **sizes})
     on = str(timing_device(loaded, machine=machine, kernels=ranked)) if time else ""
     left_out = [f"left out: {cause} ({count})" for cause, count in places.excluded.items()]
     if as_json:

@@ -37,7 +37,7 @@ def tune(
     learned from. Variants are timed on --device, else on the device of the calibration or of --machine.
     """
     from perflex.cli.arguments import names_kernel, read_calibration, read_sizes
-    from perflex.cli.kernel_files import load_variants
+    from perflex.cli.kernel_files import load_variants, require_sizes_of
     from perflex.progress import RunOptions
     from perflex.search.tuning.tuner import SearchOptions
     from perflex.search.tuning.tuning import tune as searched
@@ -47,6 +47,7 @@ def tune(
         loaded, words = read_calibration(words, machine, SPACE_FILES)
     space, *sizes = words
     terminal, variants, given = terminal_of(context), load_variants(space), read_sizes(sizes)
+    require_sizes_of(variants, given)
     with terminal.warnings_shown(doubts=False), terminal.progress("tune:") as progress:
         found = searched(
             variants,
@@ -57,7 +58,6 @@ def tune(
             options=SearchOptions(budget=budget, seed=seed),
             run=RunOptions(progress=progress),
         )
-    terminal.warn_of_sizes(given, [found.kernel()], {**variants.sizes, **given})
     if as_json:
         print_json(_tuning_content(found))
         return

@@ -319,7 +319,7 @@ volumes NAIVE --machine V100 n=512 --registers 128
 volumes NAIVE --machine Gold-6248 n=512
 roofline NAIVE PREFETCHING n=1024 --machine v100 --time predicted --calibration CALIBRATION --out FOLDER
 layers JACOBI --machine Gold-6248 M=1000 N=600 --block j=100 --block i=300
-layers JACOBI --machine Gold-6248 M=1000 --series N=100:700:100
+layers JACOBI --machine Gold-6248 M=1000 N=100:700:100
 block JACOBI --machine Gold-6248 M=512 N=512 --cores 4 --lanes 8 --json
 block JACOBI --machine Gold-6248 M=512 N=512 --criterion L2=plane
 prune-table SPACE convolution --samples 100 --keep promise --out FOLDER

@@ -9,7 +9,7 @@ import pytest
 import perflex
 from perflex import Device
 from perflex.__main__ import main
-from perflex.cli.arguments import ArgumentError, read_sizes
+from perflex.cli.arguments import ArgumentError, read_series, read_sizes
 from perflex.cli.kernel_files import load_kernel
 from perflex.devices.device import DeviceInfo
 from perflex.errors import MeasurementError
@@ -89,6 +89,28 @@ def test_sizes_are_read():
     for words in (["n"], ["n="], ["=3"], ["n=1.5"], ["n=two"], ["1n=2"], ["n=1", "n=2"], ["n=1=2"]):
         with pytest.raises(ArgumentError, match=r"write name=value|must be an integer|given twice"):
             read_sizes(words)
+    with pytest.raises(ArgumentError, match=r"n=2,3 has several values, which only 'predict' and 'layers' take"):
+        read_sizes(["m=1", "n=2,3"])
+
+
+def test_series_are_read():
+    assert read_series([]) == [{}]
+    assert read_series(["n=3,-1", "m=5"]) == [{"n": 3, "m": 5}, {"n": -1, "m": 5}]
+    found = read_series(["x,y=8:16:4", "z=1:2:1,7"])
+    assert [tuple(each.values()) for each in found] == [(xy, xy, z) for xy in (8, 12, 16) for z in (1, 2, 7)]
+    assert [each["n"] for each in read_series(["n=1:10:4"])] == [1, 5, 9]
+    for words in (
+        ["n=3:1:1"],
+        ["n=1:3"],
+        ["n=1:3:0"],
+        ["n=1-5"],
+        ["n,n=1"],
+        ["x,n=1", "n=2"],
+        ["n,=1"],
+        ["n=1:900000:1"],
+    ):
+        with pytest.raises(ArgumentError, match=r"first:last:step|given twice|write name=value|more than 100000 comb"):
+            read_series(words)
 
 
 def test_errors_of_files_and_caches_in_users_code_are_passed_on(tmp_path):

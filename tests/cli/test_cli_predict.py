@@ -55,7 +55,7 @@ def test_predictions_beyond_the_calibration_are_marked(calibration, run, content
     assert "times the largest" in entries[1]["doubts"][0]
 
 
-def test_sizes_that_no_kernel_has_are_told(calibration, run, tmp_path):
+def test_sizes_that_no_kernel_has_are_refused(calibration, refused, tmp_path):
     (tmp_path / "tiled.yaml").write_text(small_description.SPACE, encoding="utf-8")
     for words in (
         ("predict", calibration, NAIVE, "n=512", "m=3"),
@@ -63,8 +63,7 @@ def test_sizes_that_no_kernel_has_are_told(calibration, run, tmp_path):
         ("rank", "--machine", "V100", tmp_path / "tiled.yaml", "n=512", "m=3"),
         ("prune", "--machine", "V100", tmp_path / "tiled.yaml", "n=512", "m=3"),
     ):
-        code, _, err = run(*words)
-        assert (code, err) == (0, "warning: the kernel has no size m; its sizes are n\n")
+        assert refused(*words) == "perflex: error: the kernel has no size m; its sizes are n\n"
 
 
 def test_rank(calibration, content, shown, tmp_path):

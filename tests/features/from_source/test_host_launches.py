@@ -41,7 +41,7 @@ int main() {
         ("both", "give local=[32, 8], groups=['(n + 16 - 1) / 16', 'n / 16']"),
         ("wrapped", "give local=[16, 16], groups=[32, 8], or --local 16,16 --groups 32,8"),
         ("unknown", "give local=128, groups='some'"),
-        ("open", "groups=8, local='later': write it"),
+        ("open", "groups=8, local=9, or"),
         ("main", ""),
     ],
 )
