@@ -118,18 +118,21 @@ class HostCode:
 
     def _by_reference(self, place: int) -> bool:
         """Return whether the call that an argument stands in may change it: of a function that is not known."""
+        before, called = self.called_at(place)
+        # After a bracket it is a constructor's: vector<float> x(n)
+        known = before == ">" or {before, called} & {*_BY_VALUE, *self.macros} or _ROUNDS.search(called)
+        return bool(called) and not known and not self._takes_values(called)
+
+    def called_at(self, place: int) -> tuple[str, str]:
+        """Return the word before what an argument is given to, and what that is; both empty where it is none."""
         depth = 0
         for at in range(place, 0, -1):
             letter = self.text[at]
             depth += (letter in ")]}") - (letter in "([{")
             if depth < 0 or letter == ";":
                 called = re.search(r"(\w+|>)?\s*(\b\w+|>>>)\s*$", self.text[max(0, at - 200) : at])
-                if letter != "(" or called is None or called[1] == ">":  # A constructor's: vector<float> x(n)
-                    return False
-                names = {called[1], called[2]}
-                known = names & {*_BY_VALUE, *self.macros} or _ROUNDS.search(called[2])
-                return not known and not self._takes_values(called[2])
-        return False
+                return (called[1] or "", called[2]) if letter == "(" and called else ("", "")
+        return "", ""
 
     def _takes_values(self, function: str) -> bool:
         """Return whether a function of the file takes no argument by reference."""

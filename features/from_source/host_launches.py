@@ -14,6 +14,8 @@ from perflex.features.from_source.host_formulas import NotFormulaError, host_for
 _WORD = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\.)")
 _CALL = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 _MEMBER = re.compile(r"\b(\w+)\s*\.\s*([xyz])\b")
+# What is given a kernel and launches it where that can be read, or not at all.
+_ASKS = re.compile(r"hipLaunchKernelGGL|HIP_KERNEL_NAME|Func|Occupancy")
 # Names that stand for others that stand for others.
 _MOST_STEPS = 8
 
@@ -78,7 +80,7 @@ def taken_launch(
             found.append((launch, _extents_of(code, launch, bound, parameters)))
         except NotFormulaError:
             return None
-    if len({extents for _, extents in found}) != 1:
+    if len({extents for _, extents in found}) != 1 or _passed_on(code, name):
         return None
     launch, (groups, local) = found[0]
     return TakenLaunch(code.line(launch.place), launch.text, groups, local)
@@ -107,6 +109,12 @@ def written_launch(text: str) -> tuple[list[str], list[str]]:
     grid, block = split(text)[0]
     values = _Values(HostCode(""), 0, set())
     return values.axes(grid), values.axes(block)
+
+
+def _passed_on(code: HostCode, name: str) -> bool:
+    """Return whether a kernel is given to what may launch it, too: a macro, or a function."""
+    given = re.finditer(rf"[(,]\s*&?\s*{re.escape(name)}\s*(?=[,)])", code.text)
+    return any((called := code.called_at(each.start())[1]) and not _ASKS.search(called) for each in given)
 
 
 def _launches(code: HostCode, name: str) -> list[_Launch]:

@@ -393,11 +393,11 @@ def source_kernel(
     if work_group is None:
         bounds = re.search(rf"__launch_bounds__\s*\(\s*([^(),]*)[^{{}};]*?\b{re.escape(found[1])}\s*\(", text)
         hint = f"; its __launch_bounds__ allows {bounds[1].strip()} work-items" if bounds else ""
-        words = "give local=(32, 8), --local 32,8 on the command line"
-        msg = f"kernel {found[1]!r} needs its work-group{hint}; {words}{offered_launch(text, found[1])}"
+        words = "give local=(32, 8) and groups=..., on the command line FILE:KERNEL<<<(n/32, m/8), (32, 8)>>>"
+        msg = f"kernel {found[1]!r} needs its launch{hint}; {words}{offered_launch(text, found[1])}"
         raise UnsupportedKernelError(msg, kernel=found[1])
     if (groups is None) == (global_size is None):
-        words = "needs the launch's extent; give groups=... or global_size=..., one of them"
+        words = "needs the launch's extent; give groups=... or global_size=... (--groups, --global), one of them"
         msg = f"kernel {found[1]!r} {words}{'' if groups else offered_launch(text, found[1])}"
         raise UnsupportedKernelError(msg, kernel=found[1])
     shape, extents = work_group, _axes(groups if groups is not None else global_size)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 GENERAL_GPU = "general_gpu"
 """The calibration that comes with perflex for any GPU with a machine file."""
 
+LAUNCH_FORM = "write groups and work-group, such as '<<<(n/32, m/8), (32, 8)>>>'"
 _MOST_SIZES = 100_000
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|h|)")
 SCOP_SUFFIXES = (".yaml", ".yml")
@@ -247,7 +248,23 @@ def file_and_name(word: str) -> tuple[str, str]:
     """Return the file and the kernel or function in it that a word names; the file is empty where there is no colon."""
     found = _IN_SOURCE.fullmatch(word)
     file, _, name = word.rpartition(":")
-    return (found[1], found[2]) if found else (file, name)
+    return (found[1], found[2].partition("<<<")[0].strip()) if found else (file, name)
+
+
+def launch_in(word: str) -> str:
+    """Return the launch that stands behind a kernel of source code, ``<<<groups, work-group>>>``, or nothing.
+
+    Raises
+    ------
+    ArgumentError
+        It has no end.
+    """
+    found = _IN_SOURCE.fullmatch(word)
+    _, begun, launch = found[2].partition("<<<") if found else ("", "", "")
+    if begun and not launch.endswith(">>>"):
+        msg = f"cannot read the launch of {word!r}; {LAUNCH_FORM}"
+        raise ArgumentError(msg, word=word)
+    return launch.removesuffix(">>>")
 
 
 def is_space(word: str) -> bool:

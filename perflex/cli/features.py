@@ -1,4 +1,4 @@
-"""``perflex features`` and ``perflex catalog``: what a kernel does, counted, and generators of measurement kernels."""
+"""``perflex features``: what a kernel does, counted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from perflex.cli.json_output import picked, print_json
 from perflex.cli.lines import LinesOption, lines_content, require_source, show_lines
 from perflex.cli.options import JsonOption, KernelArgument, MachineOption, RegistersOption
 from perflex.cli.terminal import sizes_text, terminal_of
-from perflex.errors import TagError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from perflex.cli.terminal import Terminal
     from perflex.compiled.program import CompiledProgram
     from perflex.features import CountedFeature
-    from uipick import Generator
 
 _FOR_MACHINE = "machine"
 
@@ -145,57 +143,3 @@ def _line(entry: CountedFeature, sizes: Mapping[str, int]) -> str:
         # Counts are told whole; --json prints all digits of others.
         text += f" = {entry.value:{'.17g' if entry.value.is_integer() else '.6g'}}"
     return f"{text}  ({entry.unit}, {entry.certainty})"
-
-
-def catalog(
-    context: typer.Context,
-    tags: Annotated[
-        list[str] | None, typer.Argument(metavar="[TAG]...", help="Show generators that have all these tags.")
-    ] = None,
-    *,
-    as_json: JsonOption = False,
-) -> None:
-    """List the generators of measurement kernels, their tags, arguments and allowed values."""
-    from uipick import ALL_GENERATORS, KernelCollection
-
-    for tag in tags or []:
-        # Such a tag would match no generator, and an empty list explains nothing.
-        if ":" in tag:
-            msg = f"the catalog accepts generator tags only; {tag!r} chooses values of an argument; leave it out"
-            raise TagError(msg, tag=tag)
-    generators = KernelCollection(ALL_GENERATORS).matching_generators(tags or [])
-    if as_json:
-        print_json([_facts(generator) for generator in generators])
-        return
-    terminal = terminal_of(context)
-    for generator in generators:
-        terminal.show(*_lines(generator), "", bold=len(generator.name))
-
-
-def _facts(generator: Generator) -> dict[str, object]:
-    return {
-        "name": generator.name,
-        "tags": sorted(generator.tags),
-        "summary": generator.summary,
-        "arguments": [
-            {
-                "name": argument.name,
-                "type": argument.kind,
-                "allowed": argument.allowed_text,
-                "default": list(argument.values),
-                "meaning": argument.meaning,
-                "size": argument.name in generator.size_arguments,
-            }
-            for argument in generator.arguments
-        ],
-        "constraints": [constraint.description for constraint in generator.constraints],
-    }
-
-
-def _lines(generator: Generator) -> list[str]:
-    others = ", ".join(sorted(generator.tags - {generator.name}))
-    lines = [f"{generator.name}  {generator.summary}", *([f"    tags: {others}"] if others else [])]
-    for argument in generator.arguments:
-        default = ",".join(map(str, argument.values))
-        lines.append(f"    {argument.name}: {argument.allowed_text} (default {default})  {argument.meaning}")
-    return lines + [f"    where {constraint.description}" for constraint in generator.constraints]

@@ -287,16 +287,17 @@ def feature_values(machine: str, names: Any, kernel: Any, sizes: dict[str, int])
 
 
 COMMANDS = (
-    "", "block", "calibrate", "catalog", "demo", "devices", "diagnose", "doctor", "evaluate", "export-times",
-    "features", "layers", "machine", "machine detect", "machine list", "machine show", "predict", "prune",
+    "", "block", "calibrate", "demo", "devices", "diagnose", "doctor", "evaluate", "export-times",
+    "features", "layers", "list",
+    "list calibrations", "list generators", "list machines", "list models", "machine", "machine detect", "machine show", "predict", "prune",
     "prune-table", "rank", "report", "roofline", "store", "store export", "store list", "store prune", "store verify",
     "transfer", "tune", "volumes",
 )  # fmt: skip
 # Options of commands that time nothing; FOLDER is empty at first. Each line is a command, its kernel and the rest.
 LINES = """
 --version
-catalog --json
-catalog matmul_sq
+list generators --json
+list generators matmul_sq
 features NAIVE n=1056 -f f_op_float32_madd -f f_mem_access_tag:aLD -f f_chain_float32_madd_after:48
 features STAR GRID --machine V100 --registers 64
 features NAIVE n=1056 -f f_ops_float32_madd
@@ -313,7 +314,7 @@ rank CALIBRATION PREFETCHING NAIVE n=1056 --json
 prune CALIBRATION examples/matmul_space.py:space n=512 --keep 5% --out FOLDER
 prune CALIBRATION NAIVE n=512
 export-times CALIBRATION --out FOLDER/times.csv
-machine list --json
+list machines --json
 machine show nowhere
 volumes NAIVE --machine V100 n=512 --registers 128
 volumes NAIVE --machine Gold-6248 n=512

@@ -25,7 +25,7 @@ HEAVY = {"loopy", "sympy", "pyopencl", "numpy", "scipy", "matplotlib", "islpy", 
     [
         ("from perflex.__main__ import main; main(['--help'])", HEAVY),
         # A command loads no other command.
-        ("from perflex.__main__ import main; main(['catalog', 'empty'])", {"perflex.cli.calibrate"}),
+        ("from perflex.__main__ import main; main(['list', 'generators', 'empty'])", {"perflex.cli.calibrate"}),
         (LOOKS_UP, HEAVY),
     ],
 )
@@ -54,14 +54,14 @@ def test_devices_shows_why_one_is_not_usable(run, monkeypatch):
     assert "perflex[cpu]" in err
 
 
-def test_catalog_shows_generators_with_allowed_values(shown, content):
+def test_generators_are_shown_generators_with_allowed_values(shown, content):
     from uipick import ALL_GENERATORS
 
-    text = shown("catalog", "matmul_sq")
+    text = shown("list", "generators", "matmul_sq")
     assert text.startswith("matmul_sq ")
     assert "dtype: float32, float64" in text
     assert "flops" not in text
-    rows = content("catalog")
+    rows = content("list", "generators")
     assert [row["name"] for row in rows] == [generator.name for generator in ALL_GENERATORS]
     assert all(a["allowed"] and a["default"] for row in rows for a in row["arguments"])
 
@@ -77,7 +77,7 @@ def test_failed_work_has_another_exit_code(capsys, monkeypatch):
 
 
 def test_reader_that_stops_early_is_no_error():
-    words = [sys.executable, "-m", "perflex", "catalog"]
+    words = [sys.executable, "-m", "perflex", "list", "generators"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as command:
         assert command.stdout.readline().endswith("\n")
         command.stdout.close()

@@ -72,8 +72,8 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex rank' and 'pe
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("catalog matmull", "matmull"),
-        ("catalog n:3", "n:3"),
+        ("list generators matmull", "matmull"),
+        ("list generators n:3", "n:3"),
         # Kernels and sizes
         (f"predict c.yaml {MATMUL}:naive", "needs a value for size n"),
         (f"features {MATMUL}:naive n=x", "size 'n' must be an integer"),
@@ -101,7 +101,7 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex rank' and 'pe
         ("rank --machine A100-40GB my.cl:saxpy my.cu n=4 --local 64 --global n", "name one: my.cu:saxpy"),
         ("features none.cl n=4", "none.cl names no kernel of the file; it has none"),
         ("features not_there.cl n=4", "there is no file not_there.cl"),
-        ("features my.cl:saxpy n=4", "needs its launch: --local 32,8, and --groups or --global"),
+        ("features my.cl:saxpy n=4", "kernel 'saxpy' needs its launch; give local=(32, 8) and groups=..., on the command line FILE:KERNEL<<<"),
         ("prune --machine A100-40GB my.cl n=4", "schema: perflex-source/1"),
         ("prune --machine A100-40GB my.cu:saxpy n=4", "schema: perflex-source/1"),
         ("tune --machine A100-40GB my.cl:saxpy n=4", "schema: perflex-source/1"),
@@ -261,4 +261,4 @@ def test_what_a_file_imports_is_not_called(folder, refused):
 
 def test_with_debug_errors_are_raised(folder):
     with pytest.raises(Exception, match="matmull"):
-        main(["--debug", "catalog", "matmull"])
+        main(["--debug", "list", "generators", "matmull"])

@@ -20,7 +20,7 @@ STENCIL = "examples/stencil.py:star25 --machine V100 nz=512"
 JACOBI = "examples/jacobi.py:seven_point --machine Gold-6248 N=600"
 QUICK = {
     "devices": "",
-    "catalog": "empty",
+    "list generators": "empty",
     "predict": f"{POCL} examples/matmul.py:naive n=64 --confidence 0.9",
     "rank": f"{POCL} {KERNELS} n=64",
     "prune": f"{POCL} space.yaml",
@@ -45,7 +45,7 @@ LONG = {
 }
 MARKS = {name: [pytest.mark.slow, pytest.mark.machine] if name == "doctor" else [pytest.mark.slow] for name in LONG}
 # Commands whose JSON is described in words: a document of another reference, or lines.
-IN_WORDS = {"features", "machine list", "machine detect"}
+IN_WORDS = {"features", "list machines", "list models", "list calibrations", "machine detect"}
 
 
 def documented():
@@ -84,7 +84,7 @@ def root(tmp_path, monkeypatch):
 
 def test_every_command_with_json_is_in_the_reference():
     commands = dict(typer.main.get_command(application()).commands)
-    for group in ("machine", "store"):
+    for group in ("list", "machine", "store"):
         commands |= {f"{group} {name}": one for name, one in commands.pop(group).commands.items()}
     with_json = {name for name, one in commands.items() if any("--json" in p.opts for p in one.params)}
     # These write a file, delete or check: the exit code says whether that went well.

@@ -57,7 +57,7 @@ def test_commands_in_sentences_are_there():
     ("command", "unknown"),
     [
         ("perflex predict here.yaml k.py:f n=1024 --confidence 0.95", []),
-        ("perflex -q machine list | head", []),
+        ("perflex -q list machines | head", []),
         ("perflex foretell here.yaml", ["foretell"]),
         ("perflex predict here.yaml k.py:f --certainty=1", ["--certainty"]),
         ("perflex machine invent", ["invent"]),

@@ -104,7 +104,7 @@ store list --store s.sqlite --json
 store export --store s.sqlite --out out.csv
 store verify --store s.sqlite
 store prune --store s.sqlite --older-than 90d --yes
-catalog matmul_sq
+list generators matmul_sq
 calibrate model.yaml -o out.yaml --budget 30s
 demo --sizes 256,512 --out demo-out --trials 3
 evaluate matmul --out evaluation --device pocl
