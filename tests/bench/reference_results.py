@@ -287,11 +287,10 @@ def feature_values(machine: str, names: Any, kernel: Any, sizes: dict[str, int])
 
 
 COMMANDS = (
-    "", "block", "calibrate", "demo", "devices", "diagnose", "doctor", "evaluate", "export-times",
-    "features", "layers", "list",
-    "list calibrations", "list generators", "list machines", "list models", "machine", "machine detect", "machine show", "predict", "prune",
-    "prune-table", "rank", "report", "roofline", "store", "store export", "store list", "store prune", "store verify",
-    "transfer", "tune", "volumes",
+    "", "block", "calibrate", "demo", "devices", "diagnose", "doctor", "evaluate", "export-times", "features", "layers",
+    "list", "list calibrations", "list generators", "list machines", "list models", "machine", "machine detect",
+    "machine show", "predict", "prune", "prune-table", "rank", "report", "roofline", "store", "store export",
+    "store list", "store prune", "store verify", "transfer", "tune", "volumes",
 )  # fmt: skip
 # Options of commands that time nothing; FOLDER is empty at first. Each line is a command, its kernel and the rest.
 LINES = """

@@ -101,7 +101,7 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex rank' and 'pe
         ("rank --machine A100-40GB my.cl:saxpy my.cu n=4 --local 64 --global n", "name one: my.cu:saxpy"),
         ("features none.cl n=4", "none.cl names no kernel of the file; it has none"),
         ("features not_there.cl n=4", "there is no file not_there.cl"),
-        ("features my.cl:saxpy n=4", "kernel 'saxpy' needs its launch; give local=(32, 8) and groups=..., on the command line FILE:KERNEL<<<"),
+        ("features my.cl:saxpy n=4", "kernel 'saxpy' needs its launch; give local=(32, 8) and groups=..., on the"),
         ("prune --machine A100-40GB my.cl n=4", "schema: perflex-source/1"),
         ("prune --machine A100-40GB my.cu:saxpy n=4", "schema: perflex-source/1"),
         ("tune --machine A100-40GB my.cl:saxpy n=4", "schema: perflex-source/1"),
