@@ -131,7 +131,7 @@ class SourceCommand(TyperCommand):
         self.params = own
         super().format_options(ctx, formatter)
         self.params = [*own, *added]
-        with formatter.section("Launch of a kernel in a file of source code"):
+        with formatter.section("Launch of kernels in source code, if not KERNEL.cl:name<<<groups,local>>>"):
             formatter.write_dl([record for each in added if (record := each.get_help_record(ctx)) is not None])
 
 
