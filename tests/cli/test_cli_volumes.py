@@ -18,11 +18,8 @@ SIZES = ["nx=64", "ny=64", "nz=64"]
 
 def test_machine_list(shown, content):
     _, *rows = shown("list", "machines").splitlines()
-    assert (
-        [row.split()[0] for row in rows]
-        == [row["name"] for row in content("list", "machines")]
-        == list(machine_names())
-    )
+    names = [row["name"] for row in content("list", "machines")]
+    assert [row.split()[0] for row in rows] == names == list(machine_names())
 
 
 def test_machine_show(shown, content):
