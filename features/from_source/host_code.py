@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -63,12 +64,9 @@ class HostCode:
                 other.add(name)
         for kind, name, parameters, value in _FUNCTION.findall(self.text):
             own = [each.split()[-1].strip("&") for each in parameters.split(",") if each.strip()]
-            body = _WORD.sub(lambda word, own=own: f"({word[0]})" if word[0] in own else word[0], value.strip())
-            meaning = own, f"({body})"
-            if (
-                not re.search(r"\b(float|double)\b", f"{kind} {parameters}")
-                and found.setdefault(name, meaning) != meaning
-            ):
+            meaning = own, f"({renamed(value.strip(), {each: f'({each})' for each in own})})"
+            real = re.search(r"\b(float|double)\b", f"{kind} {parameters}")
+            if not real and found.setdefault(name, meaning) != meaning:
                 other.add(name)
         known = {name: meaning for name, meaning in found.items() if name not in other and meaning[1]}
         return known | {name: (None, value) for name, value in self._given.items()}
@@ -209,6 +207,11 @@ def split(text: str) -> tuple[list[str], int]:
         else:
             found[-1] += letter
     return [" ".join(each.split()) for each in found], end
+
+
+def renamed(text: str, values: Mapping[str, str]) -> str:
+    """Return an expression with other texts for some of its names."""
+    return _WORD.sub(lambda word: values.get(word[0], word[0]), text)
 
 
 def whole(text: str) -> str:

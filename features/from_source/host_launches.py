@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_source.formulas import read_formula
-from perflex.features.from_source.host_code import HostCode, plain, split, whole
+from perflex.features.from_source.host_code import HostCode, plain, renamed, split, whole
 from perflex.features.from_source.host_formulas import NotFormulaError, host_formula
 
 _WORD = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\.)")
@@ -129,7 +129,7 @@ def _launches(code: HostCode, name: str) -> list[_Launch]:
             passed = split(rest[end + call.end() :])[0] if call else parts[4:]
             given = split(begun[1] or begun[2] or "")[0]
             called = tuple(plain(each) for each in passed if each)
-            found.append(_Launch(begun.start(), *parts[:2], tuple(filter(None, given)), called))
+            found.append(_Launch(begun.start(), parts[0], parts[1], tuple(filter(None, given)), called))
     return found
 
 
@@ -236,8 +236,7 @@ class _Values:
             parameters, body = self._code.macros.get(found[1], (None, ""))
             given, end = split(text[found.end() :])
             if parameters is not None and len(parameters) == len(given):
-                values = dict(zip(parameters, given, strict=True))
-                body = _WORD.sub(lambda word, values=values: values.get(word[0], word[0]), body)
+                body = renamed(body, dict(zip(parameters, given, strict=True)))
                 return text[: found.start()] + body + self._called(text[found.end() + end + 1 :])
         return text
 
