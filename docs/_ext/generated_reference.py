@@ -169,7 +169,7 @@ def generators_page() -> str:
     """Return all generators of measurement kernels with tags and arguments."""
     from uipick import ALL_GENERATORS
 
-    lines = ["# All generators", "", "What `perflex catalog` lists; sorted by name.", ""]
+    lines = ["# All generators", "", "What `perflex list generators` lists; sorted by name.", ""]
     for one in sorted(ALL_GENERATORS, key=lambda generator: generator.name):
         rows = [(f"`{a.name}`", a.allowed_text, ", ".join(map(str, a.values)), a.meaning) for a in one.arguments]
         tags = ", ".join(f"`{tag}`" for tag in sorted(one.tags - {one.name}))

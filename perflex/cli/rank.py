@@ -133,8 +133,14 @@ def prune(
 
 
 def _ranked(context: typer.Context, asked: _Asked, content: Any) -> None:
-    from perflex.cli.arguments import is_space, read_calibration, read_kernels_and_sizes, require_writable_folder
-    from perflex.cli.kernel_files import load_kernel, load_variants
+    from perflex.cli.arguments import (
+        is_space,
+        read_calibration,
+        read_kernels_and_sizes,
+        require_known_sizes,
+        require_writable_folder,
+    )
+    from perflex.cli.kernel_files import load_kernel, load_variants, require_sizes_of
     from perflex.search.variants import variants_of
 
     _refuse(asked)
@@ -151,10 +157,13 @@ def _ranked(context: typer.Context, asked: _Asked, content: Any) -> None:
     if asked.compiled:
         msg = "--compile is for a function that launches a Triton kernel; leave it out"
         raise ArgumentError(msg)
+    if isinstance(found, dict):
+        require_known_sizes(sizes, found.values(), sizes)
+    else:
+        require_sizes_of(found, sizes)
     with terminal.warnings_shown(doubts=False):
         with counting(terminal, "rank:", found) as run:
             variants = variants_of(found, loaded, sizes, machine=machine, run=run)
-        terminal.warn_of_sizes(sizes, [variants.kernel(0)] if alone else variants.kernels, variants.sizes[0])
         ranking, batch, on = _measured(terminal, variants, loaded, keep, asked)
     if asked.out is not None:
         _write(ranking, on, asked.out)

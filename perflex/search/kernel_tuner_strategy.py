@@ -130,7 +130,7 @@ class KernelTunerStrategy:
         machine = load_machine(name) if name in machine_names() else machine_of_device(name)
         if machine is None:
             # Counts alone were no better than random search (docs/benchmarks/gpu_spaces.md).
-            msg = f"no machine file is of the device {name!r}; give device= of 'perflex machine list', or a description"
+            msg = f"no machine file is of the device {name!r}; give device= of 'perflex list machines', or a file"
             raise MachineError(msg, machine=name)
         variants, prior = expected_variants(space, machine)
         places = {id(each): number for number, each in zip(numbers, settings, strict=True)}
