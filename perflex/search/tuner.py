@@ -14,6 +14,7 @@ from perflex.search.acquisition import first_batch, most_promising
 from perflex.search.described.space import DescribedSpace
 from perflex.search.gaussian_process import GaussianProcess
 from perflex.search.promise import KeepDecision, Promise, keep_by_promise
+from perflex.search.settings_table import Columns, even_table, settings_columns
 from perflex.search.variants import Variants
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class Tuner:
         else:
             points = _features_of(space)
             expected = _prior_of(prior, len(points))
-            known = _Known(points, expected)
+            known = _known(points, expected)
             self._expect = lambda *_: known
             self._settings = getattr(space, "settings", ())
         self._count = len(points)
@@ -394,18 +395,13 @@ class Tuner:
         raise CalibrationError(msg)
 
 
-class _Known:
-    """What is known of a table of features: columns on even scales, and the prior's logarithms."""
-
-    def __init__(self, features: Array, prior: Array | None) -> None:
-        columns = [np.log(column) if (column > 0).all() else column for column in features.T]
-        self.table = np.column_stack(columns)
-        self.logs = None if prior is None else np.log(prior)
-        if len(features) > 1 and self.logs is None and not np.ptp(self.table, axis=0).any():
-            msg = (
-                "all variants have the same features, so that their times cannot be predicted; add features or tunables"
-            )
-            raise CalibrationError(msg)
+def _known(features: Array, prior: Array | None) -> Columns:
+    """Return what is known of a table of features: columns on even scales, and the prior's logarithms."""
+    table = even_table(features)
+    if len(features) > 1 and prior is None and not np.ptp(table, axis=0).any():
+        msg = "all variants have the same features, so that their times cannot be predicted; add features or tunables"
+        raise CalibrationError(msg)
+    return Columns(table, None if prior is None else np.log(prior))
 
 
 def _prior_of(prior: ArrayLike | None, count: int) -> Array | None:
@@ -423,7 +419,7 @@ def _prior_of(prior: ArrayLike | None, count: int) -> Array | None:
 
 
 def _features_of(space: Variants | ArrayLike) -> Array:
-    """Return features, and settings as numbers beside them: texts and truth values one column for each value."""
+    """Return features, and settings as numbers beside them."""
     settings = getattr(space, "settings", None)
     if settings is None:
         try:
@@ -432,14 +428,8 @@ def _features_of(space: Variants | ArrayLike) -> Array:
             raise CalibrationError(_NO_TABLE) from error
         table = table[:, None] if table.ndim == 1 else table
     else:
-        columns: list[Array] = list(np.asarray(getattr(space, "values", None), dtype=np.float64).T)
-        for name in settings[0] if settings else ():
-            values = [each[name] for each in settings]
-            if all(isinstance(value, (int, float)) for value in values):
-                columns.append(np.array(values, dtype=np.float64))
-            else:
-                columns += [np.array([float(value == other) for value in values]) for other in dict.fromkeys(values)]
-        table = np.column_stack(columns)
+        values = np.asarray(getattr(space, "values", None), dtype=np.float64)
+        table = np.column_stack([*values.T, *settings_columns(settings)])
     if table.ndim != 2 or not table.shape[1] or not np.isfinite(table).all():
         raise CalibrationError(_NO_TABLE)
     return table

@@ -13,6 +13,7 @@ from perflex.errors import CalibrationError
 from perflex.expression.parser import parse_expression
 from perflex.expression.tree import as_column, derivatives, evaluate, names
 from perflex.search.described.description import facts_taken, platform_of
+from perflex.search.settings_table import even
 from perflex.search.variants import settings_text
 
 if TYPE_CHECKING:
@@ -334,7 +335,7 @@ class DescribedSpace:
         """Return features and tunables as a learned correction sees them, shape ``(n, d)``; scales are even."""
         features = list(self.readings[reading].values())
         tunables = [np.asarray(self.settings[name], dtype=np.float64) for name in self.description.tunables]
-        columns = [_even(column) for column in (*features, *tunables)]
+        columns = [even(column) for column in (*features, *tunables)]
         # Where all are alike, one column stands for them.
         return np.column_stack([column for column in columns if np.ptp(column) > 0] or columns[:1])
 
@@ -364,12 +365,3 @@ class DescribedSpace:
             )
             raise CalibrationError(msg, description=self.description.name)
         return ReadingFit(fits[reading], reading, predicted, self.inputs(reading))
-
-
-def _even(column: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a column on an even scale: its logarithm where positive, else nearly so above its usual size."""
-    if (column > 0).all():
-        return np.log(column)
-    sizes = np.abs(column[column != 0])
-    # Linear near 0, logarithmic far from it, for either sign.
-    return np.arcsinh(column / np.median(sizes)) if sizes.size else column
