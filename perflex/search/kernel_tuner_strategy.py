@@ -13,8 +13,6 @@ import numpy as np
 from perflex.calibration.calibration import Calibration
 from perflex.errors import CalibrationError, MachineError, MissingExtraError
 from perflex.machines.files import load_machine, machine_names, machine_of_device
-from perflex.search.described.description import Description, load_description
-from perflex.search.described.space import DescribedSpace
 from perflex.search.kernel_tuner_script import TuneCall, tuned_source
 from perflex.search.settings_table import interpolated, settings_columns
 from perflex.search.tuner import SearchOptions, Tuner
@@ -61,17 +59,14 @@ def expected_times(space: EnumeratedSpace, counted: Sequence[int], machine: Mach
 class KernelTunerStrategy:
     """The tuner as a strategy of Kernel Tuner.
 
-    Without a description it reads the kernel's source, which has to be in OpenCL C or CUDA C, and the GPU must have a
-    machine file: the calibration ``general_gpu`` says what to expect of each configuration. Of more than 300
-    configurations so many are drawn at random and counted; what is expected of the others is interpolated.
+    It reads the kernel's source, which has to be in OpenCL C or CUDA C, and the GPU must have a machine file: the
+    calibration ``general_gpu`` says what to expect of each configuration. Of more than 300 configurations so many are
+    drawn at random and counted; what is expected of the others is interpolated.
 
     Parameters
     ----------
-    description
-        The kernel's description, its name or its file. Its tunables must be among those that are tuned.
     device
-        Name of the device, by default as Kernel Tuner says. With a description, one that no machine file knows is taken
-        for a usual GPU of its maker.
+        Name of the device, by default as Kernel Tuner says.
     seed
         Of the first batch.
 
@@ -85,19 +80,18 @@ class KernelTunerStrategy:
     ``tune_kernel(..., strategy=KernelTunerStrategy(), strategy_options={"max_fevals": 100})``
     """
 
-    def __init__(self, description: Description | str | Path | None = None, device: str = "", seed: int = 0) -> None:
+    def __init__(self, device: str = "", seed: int = 0) -> None:
         if find_spec("kernel_tuner") is None:
             msg = "the strategy needs Kernel Tuner; install perflex[tuner]"
             raise MissingExtraError(msg, extra="tuner")
-        self.description = load_description(description) if isinstance(description, (str, Path)) else description
         self.device = device
         self.seed = seed
 
     def tune(self, searchspace: Any, runner: Any, tuning_options: Any) -> list[Any]:
         """Search Kernel Tuner's space until its budget is spent; settings that change nothing are run once.
 
-        A CalibrationError if a tunable of the description is not tuned or no number, or if not a time is minimised; an
-        UnsupportedKernelError if the source cannot be read; a MachineError if the GPU has no file, or it lacks facts.
+        A CalibrationError if not a time is minimised; an UnsupportedKernelError if the source cannot be read; a
+        MachineError if the GPU has no file, or it lacks facts.
         """
         from kernel_tuner.strategies.common import CostFunc
         from kernel_tuner.util import StopCriterionReached
@@ -109,11 +103,7 @@ class KernelTunerStrategy:
             raise CalibrationError(msg)
         configurations = [tuple(configuration) for configuration in searchspace.list]
         names, options = list(searchspace.param_names), SearchOptions(promise=False, seed=self.seed)
-        if self.description is None:
-            tuner, chosen = self._from_source(runner, names, configurations, options)
-        else:
-            space, chosen = self._space(self.description, names, configurations)
-            tuner = Tuner(space, options=options)
+        tuner, chosen = self._from_source(runner, names, configurations, options)
         # Configurations come from the space itself: none has to be scaled or snapped to it, and all are valid.
         cost = CostFunc(searchspace, tuning_options, runner, scaling=False, snap=False, invalid_value=np.inf)
         try:
@@ -145,31 +135,8 @@ class KernelTunerStrategy:
         machine = load_machine(name) if name in machine_names() else machine_of_device(name)
         if machine is None:
             # Counts alone were no better than random search (docs/benchmarks/gpu_spaces.md).
-            msg = f"no machine file is of the device {name!r}; give device= of 'perflex machine list', or a description"
+            msg = f"no machine file is of the device {name!r}; give device= of 'perflex machine list'"
             raise MachineError(msg, machine=name)
         drawn = np.random.default_rng(self.seed).permutation(len(settings))[:_MOST_COUNTED]
         found = expected_times(space, sorted(drawn.tolist()), machine)
         return Tuner(found.table, prior=found.seconds, options=options), found.numbers
-
-    def _space(
-        self, description: Description, names: list[str], configurations: list[tuple[Any, ...]]
-    ) -> tuple[DescribedSpace, list[int]]:
-        missing = [name for name in description.tunables if name not in names]
-        if missing:
-            msg = f"{missing[0]} of description {description.name!r} is not tuned; give it in tune_params"
-            raise CalibrationError(msg, description=description.name)
-        wanted = [name for name in (*description.tunables, *description.constants) if name in names]
-        try:
-            table = np.array([[float(row[names.index(name)]) for name in wanted] for row in configurations])
-        except (TypeError, ValueError) as error:
-            msg = f"the tunables of description {description.name!r} must be numbers: {error}"
-            raise CalibrationError(msg, description=description.name) from error
-        settings = dict(zip(wanted, table.T, strict=True))
-        constants = [column for name, column in settings.items() if name not in description.tunables]
-        kernels = np.column_stack([*description.kernels(settings).values(), *constants])
-        _, first = np.unique(kernels, axis=0, return_index=True)
-        # unique sorts by value; the space keeps Kernel Tuner's order.
-        first.sort()
-        return DescribedSpace(
-            description, {name: column[first] for name, column in settings.items()}, self.device
-        ), first.tolist()

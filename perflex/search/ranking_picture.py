@@ -49,11 +49,6 @@ def ranking_figure(ranking: Ranking) -> Any:
     return figure
 
 
-def draw_times(path: Path, predicted: Array, measured: Array, kept: NDArray[np.bool_], title: str) -> None:
-    """Draw measured over predicted times to a PNG file, as `times_figure`."""
-    save_figure(times_figure(predicted, measured, kept, title), path)
-
-
 def times_figure(predicted: Array, measured: Array, kept: NDArray[np.bool_], title: str) -> Any:
     """Return the picture of measured over predicted times in ms, shape ``(n,)``; nan is drawn at the bottom."""
     figure = new_figure(6.4, 5.2)

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.search.gaussian_process import GaussianProcess
+from perflex.errors import CalibrationError
+from perflex.search.gaussian_process import Columns, GaussianProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
+
+    from perflex.search.gaussian_process import Forecast
+    from perflex.search.variants import Variants
 
     Array = NDArray[np.float64]
+    Indices = NDArray[np.intp]
 
 # Beyond it, floats no longer tell whole numbers apart.
 _MOST = 2**53
-
-
-@dataclass(frozen=True)
-class Columns:
-    """What is known of variants: columns, shape ``(n, d)``, and logarithms of expected times, ``(n,)`` or None."""
-
-    table: Array
-    logs: Array | None = None
+# Times of fewer variants do not tell what a calibration misses from noise.
+LEAST = 8
+_NO_TABLE = "features must be a finite table of numbers with a row per variant and a column per feature"
 
 
 def settings_columns(settings: Sequence[Mapping[str, Any]]) -> list[Array]:
@@ -47,6 +46,23 @@ def settings_columns(settings: Sequence[Mapping[str, Any]]) -> list[Array]:
     return columns
 
 
+def features_of(space: Variants | ArrayLike) -> Array:
+    """Return features, and settings as numbers beside them, shape ``(n, d)``; a CalibrationError where one is none."""
+    settings = getattr(space, "settings", None)
+    if settings is None:
+        try:
+            table = np.asarray(space, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise CalibrationError(_NO_TABLE) from error
+        table = table[:, None] if table.ndim == 1 else table
+    else:
+        values = np.asarray(getattr(space, "values", None), dtype=np.float64)
+        table = np.column_stack([*values.T, *settings_columns(settings)])
+    if table.ndim != 2 or not table.shape[1] or not np.isfinite(table).all():
+        raise CalibrationError(_NO_TABLE)
+    return table
+
+
 def even(column: Array) -> Array:
     """Return a column on an even scale: its logarithm where positive, else nearly so above its usual size."""
     if (column > 0).all():
@@ -66,4 +82,15 @@ def interpolated(table: Array, known: Sequence[int], seconds: Array) -> Array:
     rows = np.asarray(known, dtype=np.intp)
     found = np.exp(GaussianProcess().forecast(Columns(even_table(table)), rows, seconds).logs)
     found[rows] = seconds
+    return found
+
+
+def corrected(space: Variants | ArrayLike, expected: Array, measured: Indices, seconds: Array) -> Forecast:
+    """Return expected times, shape ``(n,)``, corrected by what those of measured variants, shape ``(m,)``, miss.
+
+    A measured variant's own time is not seen by what is forecast of it.
+    """
+    process, known = GaussianProcess(), Columns(even_table(features_of(space)), np.log(expected))
+    found, unseen = process.forecast(known, measured, seconds), process.unseen(known, measured, seconds)
+    found.logs[measured], found.deviations[measured] = unseen.logs, unseen.deviations
     return found
