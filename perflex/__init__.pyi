@@ -32,10 +32,6 @@ from .machines.machine import Machine as Machine
 from .models import load_model as load_model
 from .progress import RunOptions as RunOptions
 from .search.accuracy import Accuracy as Accuracy
-from .search.described.description import load_description as load_description
-from .search.described.pruning import prune_described as prune_described
-from .search.described.space import DescribedSpace as DescribedSpace
-from .search.described.space_file import load_described_space as load_described_space
 from .search.kernel_tuner_strategy import KernelTunerStrategy as KernelTunerStrategy
 from .search.promise import Promise as Promise
 from .search.ranking import prune as prune

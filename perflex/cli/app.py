@@ -51,11 +51,6 @@ _COMMANDS = {
         "Search a kernel's variants for the fastest.",
         f"{_POCL} examples/matmul_space.py:space n=512 --measurements 5",
     ),
-    "prune-table": (
-        "prune_table",
-        "Choose the configurations of a tuner worth measuring.",
-        "examples/convolution_times.csv convolution --samples 100 --keep 5%",
-    ),
     "volumes": (
         "volumes",
         "Estimate the cache and DRAM volumes of a kernel on a GPU.",
