@@ -15,7 +15,6 @@ from perflex.search.times_picture import draw_times
 from perflex.tables import Column, Table, number, percent, seconds, text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import ArrayLike, NDArray
@@ -90,7 +89,7 @@ class DescribedPruning:
         space, numbers = self.space, self.decision.kept if kept else np.arange(len(self.predicted))
         shares = self.analytic.fit.shares(space.readings[self.analytic.reading])
         names, parts = list(shares), np.array(list(shares.values()))
-        columns: list[tuple[Column, Sequence[Any]]] = [
+        columns: list[tuple[Column, Any]] = [
             (
                 number(name, place="everywhere" if np.ptp(space.settings[name][numbers]) else "files"),
                 space.settings[name],
