@@ -219,17 +219,17 @@ def _launches(
     terminal: Terminal, kernels: dict[str, Any], sizes: dict[str, int], loaded: Calibration, asked: _Asked
 ) -> bool:
     """Show the configurations of a launch of a Triton kernel; return whether there is one."""
-    launched = [launch_of(one) for one in kernels.values()]
-    if not any(launched):
+    launched = next(filter(None, map(launch_of, kernels.values())), None)
+    if launched is None:
         return False
-    if len(launched) > 1:
+    if len(kernels) > 1:
         msg = "a launch of a Triton kernel is ranked alone, for its configurations are; give one"
         raise ArgumentError(msg, word=list(kernels)[1])
     assumed = asked.launches is not None or asked.caches is not None
     refuse_for_launch(time=asked.time or bool(asked.measure or asked.times), assumed=assumed)
     given = asked.words[0] not in kernels
     calibration = calibration_of_launch(loaded, asked.machine, given=given)
-    rank_launch(terminal, launched[0], sizes, calibration, compiled=asked.compiled, as_json=asked.as_json)
+    rank_launch(terminal, launched, sizes, calibration, compiled=asked.compiled, as_json=asked.as_json)
     return True
 
 
