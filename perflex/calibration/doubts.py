@@ -75,10 +75,8 @@ def machine_doubts(calibration: CalibrationRecord, machine: Machine | None) -> t
         makers = {load_machine(names[source]).vendor for source in sources if source in names}
         if not makers or not machine.vendor or machine.vendor in makers:
             return ()
-        return (
-            f"only times of {' and '.join(sorted(makers))}'s devices are behind it, and {machine.name} is "
-            f"{machine.vendor}'s: it may be wrong by many times",
-        )
+        known = f"only times of {' and '.join(sorted(makers))}'s devices are behind it"
+        return (f"{known}, and {machine.name} is {machine.vendor}'s: it may be wrong by many times",)
     own = calibration.machine or cpu or ("" if found is None else found.name)
     names = {*given, *(() if found is None else (found.name, *found.aliases))}
     if not own or {*map(_plain, names)} & {*map(_plain, (machine.name, *machine.aliases))}:
