@@ -1,13 +1,15 @@
 """``perflex prune``, ``prune-table``, ``rank`` and ``tune`` of spaces: tables, files, measuring."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from perflex import Promise
-from perflex.cli.rank import read_keep
+from perflex import Promise, VariantSpace, load_space
+from perflex.cli.rank import counting, read_keep
+from perflex.cli.terminal import Terminal
 from perflex.testing import FakeDevice
 from support import small_description
 from support.described_data import convolution_space, times_of
@@ -116,6 +118,18 @@ def test_spaces_of_sources(source, shown, content):
     out = shown(*words)
     assert [line.split()[-1] for line in out.splitlines()[2:4]] == ["yes", "yes"]
     assert out.count("doubtful: no sample of this device") == 1
+
+
+def test_many_variants_of_a_file_are_counted_on_all_cores_where_they_can_be_sent(source, monkeypatch):
+    monkeypatch.setattr("perflex.cli.rank._MANY", 3)
+    space = load_space(source)
+    local = VariantSpace(replace(space.build, source=lambda _: ""), space.values, name="local")
+    for variants, sent in ((space, True), (local, False), ({"one": None}, False)):
+        with counting(Terminal(quiet=True), "rank:", variants) as run:
+            assert (run.executor is not None) == sent
+    monkeypatch.setattr("perflex.cli.rank._MANY", 4)
+    with counting(Terminal(quiet=True), "rank:", space) as run:
+        assert run.executor is None
 
 
 @pytest.fixture
