@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,11 +19,15 @@ def render(template: str, **values: object) -> str:
     return _environment().get_template(template).render(values)
 
 
-def shown_by(template: str) -> Callable[[Any], str]:
-    """Return a method ``_repr_html_`` of a class, with a template that knows the object as `it`: notebooks call it."""
+def shown_by(template: str, **functions: str) -> Callable[[Any], str]:
+    """Return a method ``_repr_html_`` of a class, with a template that knows the object as `it`: notebooks call it.
+
+    The template calls functions by these names, ``module:name``; they know the class, which must not import them.
+    """
 
     def show(self: Any) -> str:
-        return render("notebook.html", body=template, it=self)
+        found = {name: resolve_name(place) for name, place in functions.items()}
+        return render("notebook.html", body=template, it=self, **found)
 
     show.__doc__ = "Return the object for a notebook."
     return show

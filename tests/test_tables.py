@@ -21,6 +21,7 @@ from perflex.devices.listing import DeviceInfos
 from perflex.features import count_features, extract_scop
 from perflex.features.cpu.ecm_estimate import estimate_ecm
 from perflex.features.cpu.ecm_result import series_table
+from perflex.features.scop.scop_tables import scop_tables
 from perflex.html import shown
 from perflex.machines.machine import machine_table
 from perflex.store.contents import KernelOverview, overview_table
@@ -57,7 +58,7 @@ def roofline():
 
 def layers():
     found = estimate_ecm(extract_scop(matmul(prefetch=False)), {"n": 512}, load_machine("Gold-6248"))
-    return [found.table(), found.condition_table(), series_table([(512, found)], "n")]
+    return [found.table(), found.condition_table(), series_table([({"n": 512}, found)])]
 
 
 def feature_table():
@@ -117,7 +118,7 @@ MAKERS = {
     "predictions": predictions,
     "feature table": feature_table,
     "machines": lambda: [table for name in ("V100", "Gold-6248") for table in load_machine(name).tables()],
-    "scop": lambda: scop().tables(),
+    "scop": lambda: scop_tables(scop()),
     "searched": searched,
     "devices": devices,
     "others": others,

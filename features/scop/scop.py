@@ -34,8 +34,6 @@ _Value = TypeVar("_Value")
 
 # What files must have there, where Python takes more: what is the same to its type checkers as what files have.
 if TYPE_CHECKING:
-    from perflex.tables import Table
-
     _Set: TypeAlias = Any
     _Relation: TypeAlias = Any
     _Direction: TypeAlias = str
@@ -451,13 +449,7 @@ class Scop(_OfIsl, frozen=True):
         """Its name, and its sizes."""
         return f"{self.name}, sizes {', '.join(self.parameters) or 'none'}"
 
-    def tables(self) -> list[Table]:
-        """Return its launches, arrays and statements."""
-        from perflex.features.scop.scop_tables import scop_tables
-
-        return scop_tables(self)
-
-    _repr_html_ = shown_by("result.html")
+    _repr_html_ = shown_by("result.html", tables_of="perflex.features.scop.scop_tables:scop_tables")
 
 
 # Of each part, the field, its slot, which msgspec itself reads and compares, and what texts it has.

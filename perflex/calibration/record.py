@@ -145,10 +145,4 @@ class CalibrationRecord:
             carried += "".join(f"\n{remark}" for remark in self.transferred.remarks)
         return f"{heading}\n{self.fit!r}{floor}{carried}"
 
-    def notices(self) -> list[tuple[str, str]]:
-        """Return severity and text of what to know of its times."""
-        from perflex.calibration.acceptance import times_warnings
-
-        return [("warning", text) for text in times_warnings(self)]
-
-    _repr_html_ = shown_by("calibration.html")
+    _repr_html_ = shown_by("calibration.html", times_warnings="perflex.calibration.acceptance:times_warnings")

@@ -10,6 +10,7 @@ from perflex.cli.json_output import picked, print_json
 from perflex.cli.options import JsonOption
 from perflex.cli.terminal import terminal_of
 from perflex.errors import TagError
+from perflex.tables import Table, text
 
 if TYPE_CHECKING:
     from uipick import Generator
@@ -78,12 +79,7 @@ def _show(context: typer.Context, rows: list[dict[str, Any]], *, as_json: bool =
     if as_json:
         print_json(rows)
         return
-    texts = [[_text(value) for value in row.values()] for row in rows]
-    terminal_of(context).show_table(list(rows[0]), texts)
-
-
-def _text(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    terminal_of(context).show_result(Table.of("", [text(name) for name in rows[0]], rows))
 
 
 def _facts(generator: Generator) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perflex.calibration.acceptance import times_warnings
 from perflex.calibration.diagnosis.pictures import errors_figure, parameters_figure
 from perflex.html import render
 from perflex.reports.page import Part, calibrated_by
@@ -29,5 +30,6 @@ def calibration_part(calibration: CalibrationRecord, diagnosis: Diagnosis) -> Pa
         errors_figure=errors_figure(diagnosis),
         parameters_figure=parameters_figure(diagnosis),
     )
+    warned = [("warning", what) for what in times_warnings(calibration)]
     title = f"Calibration of {calibration.device.get('name') or 'an unknown device'}"
-    return Part(title, [*found["problem"], *calibration.notices(), *found["warning"]], body, calibrated_by(calibration))
+    return Part(title, [*found["problem"], *warned, *found["warning"]], body, calibrated_by(calibration))
