@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from perflex.features.target import Target
 
 
-Knowledge: TypeAlias = Literal["nothing", "code", "timing", "timing on other devices"]
+Knowledge: TypeAlias = Literal["nothing", "code", "timing", "timing on other devices", "timing of other variants"]
 
 
 def needing_code(features: Sequence[str]) -> str | None:

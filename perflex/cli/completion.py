@@ -1,4 +1,4 @@
-"""What a shell offers for a word that has been begun: names of machines, models, kernels' descriptions and devices.
+"""What a shell offers for a word that has been begun: names of machines, models and devices.
 
 A shell waits for this at each press of the tabulator, so that nothing is imported or probed: names of what is shipped
 are those of files, names of devices those that ``perflex devices`` found last.
@@ -29,11 +29,6 @@ def complete_machine(incomplete: str) -> list[str]:
 def complete_model(incomplete: str) -> list[str]:
     """Return the shipped models whose names begin so, and ``general``."""
     return _matching(["general", *_shipped("perflex.models")], incomplete)
-
-
-def complete_description(incomplete: str) -> list[str]:
-    """Return the shipped descriptions of kernels whose names begin so."""
-    return _matching(_shipped("perflex.models", "descriptions"), incomplete)
 
 
 def complete_device(incomplete: str) -> list[str]:

@@ -31,7 +31,7 @@ def launch_of(kernel: Any) -> LaunchedKernel | None:
 def refuse_for_launch(*, time: bool, assumed: bool) -> None:
     """Stop where a launch of a Triton kernel is to be timed, or predicted for other launches or caches."""
     if time:
-        msg = "perflex does not time Triton kernels; leave --time out, and give times of autotuners by --times"
+        msg = "perflex does not time Triton kernels; leave times out, and calibrate with those of autotuners"
         raise ArgumentError(msg)
     if assumed:
         msg = "Triton kernels are predicted as they were timed; leave out --launches and --caches"

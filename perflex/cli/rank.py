@@ -29,7 +29,7 @@ from perflex.cli.options import (
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from perflex.calibration.calibration import Calibration
     from perflex.cli.terminal import Terminal
@@ -53,6 +53,12 @@ SeedOption = Annotated[int, typer.Option(min=0, help="Seed of random draws.")]
 MeasureOption = Annotated[
     int | None, typer.Option(min=1, help="Time this many randomly drawn variants first, then the kept ones.")
 ]
+TimesOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Known times of some variants: of Kernel Tuner, KTT or CLBlast, T4, or a table (CSV)."
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,7 @@ class _Asked:
     words: list[str]
     keep: str
     measure: int | None
+    times: Path | None
     time: bool
     device: str
     seed: int
@@ -86,6 +93,7 @@ def rank(
     *,
     keep: KeepOption = "100%",
     measure: MeasureOption = None,
+    times: TimesOption = None,
     time: TimeOption = False,
     device: DeviceOption = "",
     seed: SeedOption = 0,
@@ -115,6 +123,7 @@ def prune(
     *,
     keep: KeepOption = "10%",
     measure: MeasureOption = None,
+    times: TimesOption = None,
     time: TimeOption = False,
     device: DeviceOption = "",
     seed: SeedOption = 0,
@@ -126,15 +135,21 @@ def prune(
 ) -> None:
     """Choose the few variants of a kernel that are worth compiling and running, with the reasons.
 
-    For configurations of other kernels that a tuner measured, use 'perflex prune-table'.
+    Eight and more measured variants (--measure, --times) correct the predictions of all.
     """
     given = dict(locals())
     _ranked(given.pop("context"), _Asked(**given), _content)
 
 
 def _ranked(context: typer.Context, asked: _Asked, content: Any) -> None:
-    from perflex.cli.arguments import is_space, read_calibration, read_kernels_and_sizes, require_writable_folder
-    from perflex.cli.kernel_files import load_kernel, load_variants
+    from perflex.cli.arguments import (
+        is_space,
+        read_calibration,
+        read_kernels_and_sizes,
+        require_known_sizes,
+        require_writable_folder,
+    )
+    from perflex.cli.kernel_files import load_kernel, load_variants, require_sizes_of
     from perflex.search.variants import variants_of
 
     _refuse(asked)
@@ -151,17 +166,20 @@ def _ranked(context: typer.Context, asked: _Asked, content: Any) -> None:
     if asked.compiled:
         msg = "--compile is for a function that launches a Triton kernel; leave it out"
         raise ArgumentError(msg)
+    if isinstance(found, dict):
+        require_known_sizes(sizes, found.values(), sizes)
+    else:
+        require_sizes_of(found, sizes)
     with terminal.warnings_shown(doubts=False):
         with counting(terminal, "rank:", found) as run:
             variants = variants_of(found, loaded, sizes, machine=machine, run=run)
-        terminal.warn_of_sizes(sizes, [variants.kernel(0)] if alone else variants.kernels, variants.sizes[0])
         ranking, batch, on = _measured(terminal, variants, loaded, keep, asked)
     if asked.out is not None:
         _write(ranking, on, asked.out)
     if asked.as_json:
         print_json(content(terminal, ranking, batch, on))
     else:
-        _show(terminal, ranking, on, most=SHOWN if alone else None)
+        _show(terminal, ranking, batch, on, most=SHOWN if alone else None)
 
 
 @contextmanager
@@ -187,10 +205,10 @@ def counting(terminal: Terminal, title: str, variants: Any) -> Iterator[RunOptio
 def _refuse(asked: _Asked) -> None:
     tables = [word for word in asked.words if word.endswith(_TABLES)]
     if tables:
-        msg = "for measured configurations use: perflex prune-table TABLE DESCRIPTION"
+        msg = f"{tables[0]} is a table of times: give it as --times, and a space or kernels that they are of"
         raise ArgumentError(msg, word=tables[0])
-    if asked.time and asked.measure is not None:
-        msg = "--time times all variants, and --measure some; give one of them"
+    if asked.time + (asked.measure is not None) + (asked.times is not None) > 1:
+        msg = "--time times all variants, --measure some, and --times gives times of some; give one of them"
         raise ArgumentError(msg)
     if asked.device and not asked.time and asked.measure is None:
         msg = "--device says where --time or --measure times variants, and nothing is timed without; give one, or none"
@@ -211,7 +229,7 @@ def _launches(
         msg = "all configurations of a launch are shown, and no files written; leave --keep and --out out"
         raise ArgumentError(msg)
     assumed = asked.launches is not None or asked.caches is not None
-    refuse_for_launch(time=asked.time or asked.measure is not None, assumed=assumed)
+    refuse_for_launch(time=asked.time or bool(asked.measure or asked.times), assumed=assumed)
     given = asked.words[0] not in kernels
     calibration = calibration_of_launch(loaded, asked.machine, given=given)
     rank_launch(terminal, launched, sizes, calibration, compiled=asked.compiled, as_json=asked.as_json)
@@ -228,7 +246,8 @@ def _measured(
     from perflex.search.ranking import rank as ranked
 
     if not asked.time and asked.measure is None:
-        return ranked(variants, calibration, keep=keep, machine=asked.machine), {}, ""
+        ranking = ranked(variants, calibration, keep=keep, measured=asked.times, machine=asked.machine)
+        return ranking, {place.name: place.measured for place in ranking if not math.isnan(place.measured)}, ""
     batch = random_batch(variants, asked.measure or len(variants), asked.seed)
     # Of a space one kernel stands for all, which are built anew each.
     kernels = [kernel_of(variants.kernel(number)) for number in (batch if variants.build is None else batch[:1])]
@@ -287,9 +306,11 @@ def _content(_terminal: Terminal, ranking: Ranking, batch: dict[str, float], on:
         "batch": [place.name for place in ranking if place.name in batch],
         "table": ranking.table().records(),
     }
-    if on:
+    if on or batch:
         check = asdict(ranking.check())
-        content |= {"check": check.pop("accuracy") | check, "measured_on": on}
+        content |= {"check": check.pop("accuracy") | check}
+    if on:
+        content["measured_on"] = on
     return stamped(_SCHEMA, content)
 
 
@@ -303,11 +324,13 @@ def _write(ranking: Ranking, on: str, folder: Path) -> None:
     write_page(folder / "report.html", [ranking_part(ranking, on)])
 
 
-def _show(terminal: Terminal, ranking: Ranking, on: str, most: int | None) -> None:
+def _show(terminal: Terminal, ranking: Ranking, batch: Mapping[str, float], on: str, most: int | None) -> None:
     terminal.show_result(ranking.table(kept=True), most=most)
     terminal.show(
         *([ranking.decision.explanation] if ranking.dropped else []),
+        *([ranking.correction] if ranking.correction else []),
         *(f"left out: {cause} ({count})" for cause, count in ranking.excluded.items()),
         *(f"doubtful: {line}" for line in ranking.doubt_lines),
-        *([str(ranking.check()), f"measured on {on}"] if on else []),
+        *([str(ranking.check())] if on or batch else []),
+        *([f"measured on {on}"] if on else []),
     )

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
@@ -43,19 +41,15 @@ _EVEN = 3.0
 _LEARNED = 2.0
 
 
-class Expectation(Protocol):
-    """What is known of all variants: columns on even scales, shape ``(n, d)``, and logarithms of expected times.
+@dataclass(frozen=True)
+class Columns:
+    """What is known of variants: columns on even scales, shape ``(n, d)``, and logarithms of expected times, ``(n,)``.
 
-    The latter, shape ``(n,)``, are None where nothing is expected.
+    The latter are None where nothing is expected.
     """
 
-    @property
-    def table(self) -> Array:
-        """Columns."""
-
-    @property
-    def logs(self) -> Array | None:
-        """Logarithms of expected times."""
+    table: Array
+    logs: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +60,12 @@ class Forecast:
     deviations: Array
     # Logarithms of the times without what was learned, shape ``(n,)``; None where nothing was expected.
     expected: Array | None = None
+
+    @property
+    def interval(self) -> Array:
+        """The times between which 95 % are expected, shape ``(2, n)``."""
+        limits: Array = np.exp(self.logs + np.array([[-1.96], [1.96]]) * self.deviations)
+        return limits
 
     @cached_property
     def order(self) -> Indices:
@@ -95,7 +95,7 @@ class GaussianProcess:
     def __init__(self) -> None:
         self._found: Array | None = None
 
-    def forecast(self, known: Expectation, measured: Indices, seconds: Array) -> Forecast:
+    def forecast(self, known: Columns, measured: Indices, seconds: Array) -> Forecast:
         """Return the forecast of all rows from the times of some, shape ``(m,)``.
 
         Where times are expected, what is learned is the rest, and they are one more column.
@@ -127,23 +127,18 @@ class GaussianProcess:
             deviations[part] = np.sqrt(np.maximum(spread, 0.0) + _noise(found))
         return Forecast(before + centre + scale * predicted, scale * deviations, expected)
 
-    def unseen(self, expect: Callable[[Indices, Array], Expectation], measured: Indices, seconds: Array) -> Array:
-        """Return logarithms of the measured rows' times, each predicted by a fit without its fifth, shape ``(m,)``.
-
-        What is expected is fitted anew, too: parameters that saw a time would look better than they are.
-        """
+    def unseen(self, known: Columns, measured: Indices, seconds: Array) -> Forecast:
+        """Return the forecast of the measured rows, two or more, each by a fit without its fifth, shape ``(m,)``."""
         count = len(measured)
-        if count < 2:
-            return np.log(seconds)
-        logs = np.empty(count)
+        logs, deviations = np.empty(count), np.empty(count)
         fold = np.random.default_rng(0).permutation(count) % min(_FOLDS, count)
         for number in range(fold.max() + 1):
             others, left_out = fold != number, measured[fold == number]
             process = GaussianProcess()
             process._found = self._found
-            known = expect(measured[others], seconds[others])
-            logs[fold == number] = process.forecast(known, measured[others], seconds[others]).logs[left_out]
-        return logs
+            found = process.forecast(known, measured[others], seconds[others])
+            logs[fold == number], deviations[fold == number] = found.logs[left_out], found.deviations[left_out]
+        return Forecast(logs, deviations)
 
 
 def standardised(table: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,46 +13,60 @@ import numpy as np
 from perflex.calibration.calibration import Calibration
 from perflex.errors import CalibrationError, MachineError, MissingExtraError
 from perflex.machines.files import load_machine, machine_names, machine_of_device
-from perflex.search.described.description import Description, load_description
-from perflex.search.described.space import DescribedSpace
 from perflex.search.kernel_tuner_script import TuneCall, tuned_source
+from perflex.search.settings_table import interpolated, settings_columns
 from perflex.search.tuner import SearchOptions, Tuner
 from perflex.search.variants import EnumeratedSpace, Work, extract_space
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from perflex.machines.machine import Machine
-    from perflex.search.variants import Variants
 
     Array = NDArray[np.float64]
 
-# More are not described: one takes a tenth of a second to a second.
-_MOST_DESCRIBED = 1000
+# More are not counted: one takes a tenth of a second to a second.
+_MOST_COUNTED = 300
 
 
-def expected_variants(space: EnumeratedSpace, machine: Machine) -> tuple[Variants, Array]:
-    """Return what a source's variants do, and seconds that are expected of them on a GPU, shape ``(n,)``."""
-    calibration = Calibration.load("general_gpu")
+@dataclass(frozen=True, eq=False)
+class ExpectedTimes:
+    """What is expected of configurations: their numbers, settings as columns ``(n, d)``, and seconds ``(n,)``."""
+
+    numbers: list[int]
+    table: Array
+    seconds: Array
+
+
+def expected_times(space: EnumeratedSpace, counted: Sequence[int], machine: Machine) -> ExpectedTimes:
+    """Return what the source says of a space on a GPU: some configurations are counted, others interpolated.
+
+    A configuration that gives the same kernel as another one counted is left out.
+    """
+    calibration, settings = Calibration.load("general_gpu"), [space.settings[number] for number in counted]
     features, target = tuple(calibration.model.input_features()), calibration.target(machine)
-    variants = extract_space(space, Work(space.build, features, target), None)
-    return variants, variants.predicted(calibration)
+    variants = extract_space(replace(space, settings=settings), Work(space.build, features, target), None)
+    again = {id(each) for others in variants.same.values() for each in others}
+    numbers = [number for number, each in enumerate(space.settings) if id(each) not in again]
+    places = {id(space.settings[number]): place for place, number in enumerate(numbers)}
+    table = np.column_stack(settings_columns([space.settings[number] for number in numbers]))
+    known = [places[id(each)] for each in variants.settings]
+    return ExpectedTimes(numbers, table, interpolated(table, known, variants.predicted(calibration)))
 
 
 class KernelTunerStrategy:
     """The tuner as a strategy of Kernel Tuner.
 
-    Without a description it reads the kernel's source, which has to be in OpenCL C or CUDA C, and the GPU must have a
-    machine file: the calibration ``general_gpu`` says what to expect of each configuration. Of more than 1000
-    configurations so many are drawn at random.
+    It reads the kernel's source, which has to be in OpenCL C or CUDA C, and the GPU must have a machine file: the
+    calibration ``general_gpu`` says what to expect of each configuration. Of more than 300 configurations so many are
+    drawn at random and counted; what is expected of the others is interpolated.
 
     Parameters
     ----------
-    description
-        The kernel's description, its name or its file. Its tunables must be among those that are tuned.
     device
-        Name of the device, by default as Kernel Tuner says. With a description, one that no machine file knows is taken
-        for a usual GPU of its maker.
+        Name of the device, by default as Kernel Tuner says.
     seed
         Of the first batch.
 
@@ -66,19 +80,18 @@ class KernelTunerStrategy:
     ``tune_kernel(..., strategy=KernelTunerStrategy(), strategy_options={"max_fevals": 100})``
     """
 
-    def __init__(self, description: Description | str | Path | None = None, device: str = "", seed: int = 0) -> None:
+    def __init__(self, device: str = "", seed: int = 0) -> None:
         if find_spec("kernel_tuner") is None:
             msg = "the strategy needs Kernel Tuner; install perflex[tuner]"
             raise MissingExtraError(msg, extra="tuner")
-        self.description = load_description(description) if isinstance(description, (str, Path)) else description
         self.device = device
         self.seed = seed
 
     def tune(self, searchspace: Any, runner: Any, tuning_options: Any) -> list[Any]:
         """Search Kernel Tuner's space until its budget is spent; settings that change nothing are run once.
 
-        A CalibrationError if a tunable of the description is not tuned or no number, or if not a time is minimised; an
-        UnsupportedKernelError if the source cannot be read; a MachineError if the GPU has no file, or it lacks facts.
+        A CalibrationError if not a time is minimised; an UnsupportedKernelError if the source cannot be read; a
+        MachineError if the GPU has no file, or it lacks facts.
         """
         from kernel_tuner.strategies.common import CostFunc
         from kernel_tuner.util import StopCriterionReached
@@ -90,11 +103,7 @@ class KernelTunerStrategy:
             raise CalibrationError(msg)
         configurations = [tuple(configuration) for configuration in searchspace.list]
         names, options = list(searchspace.param_names), SearchOptions(promise=False, seed=self.seed)
-        if self.description is None:
-            tuner, chosen = self._from_source(runner, names, configurations, options)
-        else:
-            space, chosen = self._space(self.description, names, configurations)
-            tuner = Tuner(space, options=options)
+        tuner, chosen = self._from_source(runner, names, configurations, options)
         # Configurations come from the space itself: none has to be scaled or snapped to it, and all are valid.
         cost = CostFunc(searchspace, tuning_options, runner, scaling=False, snap=False, invalid_value=np.inf)
         try:
@@ -118,11 +127,7 @@ class KernelTunerStrategy:
             **{each.name: given[each.name] for each in fields(TuneCall) if given.get(each.name) is not None}
         )
         tuned = tuned_source(call, Path.cwd() / "script.py")
-        numbers = list(range(len(configurations)))
-        if len(numbers) > _MOST_DESCRIBED:
-            drawn = np.random.default_rng(self.seed).choice(len(numbers), _MOST_DESCRIBED, replace=False)
-            numbers = sorted(drawn.tolist())
-        settings = [dict(zip(names, configurations[number], strict=True)) for number in numbers]
+        settings = [dict(zip(names, configuration, strict=True)) for configuration in configurations]
         space = EnumeratedSpace(
             call.kernel_name, tuned, len(settings), settings, Counter(), tuned.sizes_in(settings) or {}
         )
@@ -130,31 +135,8 @@ class KernelTunerStrategy:
         machine = load_machine(name) if name in machine_names() else machine_of_device(name)
         if machine is None:
             # Counts alone were no better than random search (docs/benchmarks/gpu_spaces.md).
-            msg = f"no machine file is of the device {name!r}; give device= of 'perflex machine list', or a description"
+            msg = f"no machine file is of the device {name!r}; give device= of 'perflex list machines', or a file"
             raise MachineError(msg, machine=name)
-        variants, prior = expected_variants(space, machine)
-        places = {id(each): number for number, each in zip(numbers, settings, strict=True)}
-        return Tuner(variants, prior=prior, options=options), [places[id(each)] for each in variants.settings]
-
-    def _space(
-        self, description: Description, names: list[str], configurations: list[tuple[Any, ...]]
-    ) -> tuple[DescribedSpace, list[int]]:
-        missing = [name for name in description.tunables if name not in names]
-        if missing:
-            msg = f"{missing[0]} of description {description.name!r} is not tuned; give it in tune_params"
-            raise CalibrationError(msg, description=description.name)
-        wanted = [name for name in (*description.tunables, *description.constants) if name in names]
-        try:
-            table = np.array([[float(row[names.index(name)]) for name in wanted] for row in configurations])
-        except (TypeError, ValueError) as error:
-            msg = f"the tunables of description {description.name!r} must be numbers: {error}"
-            raise CalibrationError(msg, description=description.name) from error
-        settings = dict(zip(wanted, table.T, strict=True))
-        constants = [column for name, column in settings.items() if name not in description.tunables]
-        kernels = np.column_stack([*description.kernels(settings).values(), *constants])
-        _, first = np.unique(kernels, axis=0, return_index=True)
-        # unique sorts by value; the space keeps Kernel Tuner's order.
-        first.sort()
-        return DescribedSpace(
-            description, {name: column[first] for name, column in settings.items()}, self.device
-        ), first.tolist()
+        drawn = np.random.default_rng(self.seed).permutation(len(settings))[:_MOST_COUNTED]
+        found = expected_times(space, sorted(drawn.tolist()), machine)
+        return Tuner(found.table, prior=found.seconds, options=options), found.numbers

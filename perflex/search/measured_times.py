@@ -22,9 +22,9 @@ Row: TypeAlias = "tuple[dict[str, Any], Any]"
 # Factors to seconds.
 _UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3, "us": 1e-6, "microseconds": 1e-6}
 _UNITS |= {"ns": 1e-9, "nanoseconds": 1e-9}
-TABLE_TIMES = ("time_ms_median", "time_ms")
+_TABLE_TIMES = ("time_ms_median", "time_ms")
 # Tuners that write a number where a run failed write 0, or one of at least 30 years.
-NO_TIME = 1e9
+_NO_TIME = 1e9
 # A table of some million configurations: what is larger, or unpacks to more, would fill the memory.
 _MAX_BYTES = 2**30
 _TRUTH = {"True": 1.0, "False": 0.0}
@@ -56,7 +56,9 @@ def measured_times(path: Path | str, names: Sequence[str], settings: Sequence[Ma
     Parameters
     ----------
     path
-        As of `load_described_space`, with a value of each parameter.
+        What a tuner wrote, as ``.json``: a cache file of Kernel Tuner, a T4 result file, KTT's results or those of a
+        tuner of CLBlast (whose ``arg_m`` states the parameter ``M``); or a table, ``.csv``, with a column for each
+        parameter and ``time_ms_median`` or ``time_ms``. Each also as ``.gz``, with a value of each parameter.
     names, settings
         Of the variants.
 
@@ -81,7 +83,7 @@ def measured_times(path: Path | str, names: Sequence[str], settings: Sequence[Ma
     times: dict[str, list[float]] = {}
     others = 0
     for given, seconds in rows:
-        if isinstance(seconds, float) and 0 < seconds < NO_TIME:
+        if isinstance(seconds, float) and 0 < seconds < _NO_TIME:
             name = known.get(_key(given, parameters))
             others += name is None
             if name is not None:
@@ -97,7 +99,7 @@ def measured_times(path: Path | str, names: Sequence[str], settings: Sequence[Ma
 def _key(settings: Mapping[str, Any], parameters: Sequence[str]) -> tuple[float | str, ...]:
     """Return values that compare alike whether they are numbers or texts of a table."""
     values = [settings.get(name) for name in parameters]
-    found = [_TRUTH.get(str(value), number_or_none(value)) for value in values]
+    found = [_TRUTH.get(str(value), _number_or_none(value)) for value in values]
     return tuple(str(value) if number is None else number for value, number in zip(values, found, strict=True))
 
 
@@ -106,9 +108,9 @@ def _table(text: str, path: Path) -> Iterable[Row]:
     reader = csv.DictReader(io.StringIO(text, newline=""))
     try:
         fields = reader.fieldnames or []
-        column = next((name for name in TABLE_TIMES if name in fields), None)
+        column = next((name for name in _TABLE_TIMES if name in fields), None)
         if column is None:
-            wanted = " or ".join(TABLE_TIMES)
+            wanted = " or ".join(_TABLE_TIMES)
             msg = f"{path} has no column {wanted}; name the column of times with its unit, e.g. time_ms"
             raise FileFormatError(msg, path=path, field="time_ms")
         if twice := [name for name, count in Counter(fields).items() if name and count > 1]:
@@ -182,7 +184,7 @@ def _cache_rows(document: Mapping[str, Any], path: Path) -> Iterable[Row]:
         if isinstance(entry, dict):
             # The median of the runs where they are kept: the "time" of an entry is their mean.
             times = entry.get("times")
-            runs = [number_or_none(time) for time in times] if isinstance(times, list) else []
+            runs = [_number_or_none(time) for time in times] if isinstance(times, list) else []
             known = [run for run in runs if run is not None]
             # Kernel Tuner states times in milliseconds (its documentation, "Output").
             time = float(np.median(known)) if known and len(known) == len(runs) else entry.get("time")
@@ -216,7 +218,7 @@ def _in_seconds(value: Any, unit: Any, path: Path) -> Any:
     if named.lower() not in _UNITS:
         msg = f"{path} states the unit {named!r} for a time; known are {', '.join(_UNITS)}: add it to the file"
         raise FileFormatError(msg, path=path, field="unit")
-    number = number_or_none(value)
+    number = _number_or_none(value)
     return "not measured" if number is None else number * _UNITS[named.lower()]
 
 
@@ -245,11 +247,11 @@ def _clblast_rows(document: Mapping[str, Any], path: Path) -> Iterable[Row]:
 
 
 def _from_ms(time: Any) -> float | None:
-    number = number_or_none(time)
+    number = _number_or_none(time)
     return None if number is None else number * _UNITS["ms"]
 
 
-def number_or_none(value: Any) -> float | None:
+def _number_or_none(value: Any) -> float | None:
     """Return a number of a file; None of what is none."""
     try:
         # An integer of JSON may exceed the range of a float: OverflowError.

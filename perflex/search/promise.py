@@ -107,19 +107,13 @@ Keep = float | int | Promise
 
 
 def decide(
-    keep: Keep,
-    predicted: Array,
-    measured_index: Indices,
-    measured: Array,
-    *,
-    order: Indices | None = None,
-    unseen: Array | None = None,
+    keep: Keep, predicted: Array, measured_index: Indices, measured: Array, order: Indices | None = None
 ) -> KeepDecision:
     """Return which variants are kept: a number of them, a share above 0 (1.0 for all), or a promise.
 
     Times have shape ``(n,)`` and ``(m,)``. `order` has all variants, the one to be kept first before the others, for a
-    number or a share; by default that of `predicted`. `unseen` has predictions of the measured variants by models that
-    did not see them, by default those in `predicted`. A promise without measured variants is a CalibrationError.
+    number or a share; by default that of `predicted`, where those of measured variants are by models that did not see
+    their times. A promise without measured variants is a CalibrationError.
     """
     if isinstance(keep, Promise):
         if not measured_index.size:
@@ -128,9 +122,7 @@ def decide(
                 f"at least {keep.batch} of them, or keep a number or a share"
             )
             raise CalibrationError(msg)
-        return keep_by_promise(
-            predicted, measured_index=measured_index, measured=measured, predicted_of_measured=unseen, promise=keep
-        )
+        return keep_by_promise(predicted, measured_index=measured_index, measured=measured, promise=keep)
     order = np.argsort(predicted, kind="stable") if order is None else order
     count = number_kept(keep, predicted.size)
     # Of those measured only the fastest may be worth running again: the others are known to be slower.

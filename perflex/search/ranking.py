@@ -18,6 +18,7 @@ from perflex.html import shown_by
 from perflex.search.accuracy import Accuracy
 from perflex.search.costs import KINDS, dominating, variant_costs
 from perflex.search.promise import KeepDecision, Promise, check_keep, decide, number_kept
+from perflex.search.settings_table import LEAST, corrected
 from perflex.search.variant_doubts import doubt_lines, doubts_of, warn_of_variants
 from perflex.search.variants import variants_of
 from perflex.tables import Table, fixed, percent, seconds, text
@@ -69,10 +70,11 @@ class Ranked:
     # Seconds of each kind of cost.
     costs: Mapping[str, float] = field(repr=False)
     # What each cost of the model contributes (`Model.terms`), in the same unit; where predictions are corrected by what
-    # was learned or is known of other devices, multiplied by the same factor.
+    # was learned, is known of other devices, or was measured of variants, multiplied by the same factor.
     terms: Mapping[str, float] = field(repr=False)
     # What the prediction rests on: ``"nothing"`` of the variant but counts, its compiled ``"code"``, or, of a
-    # transferred calibration, a ``"timing on other devices"``.
+    # transferred calibration, a ``"timing on other devices"``; where measured variants correct it, a
+    # ``"timing of other variants"``.
     knowledge: Knowledge
     # In seconds; nan where it was not timed or could not be.
     measured: float
@@ -112,6 +114,8 @@ class Ranking(Sequence[Ranked]):
     doubts: Sequence[tuple[str, ...]]
     # Whether the order is that of measured times.
     timed: bool = False
+    # Whether measured variants correct the predictions; a measured one's own time is not seen by its prediction.
+    corrected: bool = False
 
     @overload
     def __getitem__(self, place: int) -> Ranked: ...
@@ -145,6 +149,11 @@ class Ranking(Sequence[Ranked]):
         """Reasons not to rely on the predictions of kept variants, in a few lines."""
         return doubt_lines([place.name for place in self.kept], [place.doubts for place in self.kept])
 
+    @property
+    def correction(self) -> str:
+        """That measured variants correct the predictions, in words; empty where they do not."""
+        return "predictions are corrected by the times of measured variants" if self.corrected else ""
+
     def kernel(self, place: Ranked) -> Any:
         """Return a variant's kernel; one of a space is built anew."""
         return self.variants.kernel(place.number)
@@ -167,11 +176,13 @@ class Ranking(Sequence[Ranked]):
             name: np.broadcast_to(value * factor, (len(self),)).tolist()
             for name, value in calibration.model.terms(calibration.params, columns).items()
         }
-        costs = variant_costs(variants, calibration)
+        costs = {kind: factor * cost for kind, cost in variant_costs(variants, calibration).items()}
         (kinds, shares), kept = dominating(costs), set(self.decision.kept.tolist())
         deciding = self.measured if self.timed else self.predicted
         order = _order(self.predicted, deciding)
         knowledge, fastest = resting_on(calibration, labels), deciding[order[0]]
+        if self.corrected:
+            knowledge = ["timing of other variants"] * len(self)
         return tuple(
             Ranked(
                 rank=place,
@@ -264,7 +275,7 @@ class Ranking(Sequence[Ranked]):
 
     def __repr__(self) -> str:
         lines = [f"{len(self.kept)} of {len(self)} variants kept ({100 * len(self.kept) / len(self):.3g} %)"]
-        lines.append(f"  {self.decision.explanation}")
+        lines += [f"  {line}" for line in (self.decision.explanation, self.correction) if line]
         lines += [f"  {place}" for place in self.kept[:_SHOWN]]
         if len(self.kept) > _SHOWN:
             lines.append(f"  and {len(self.kept) - _SHOWN} more")
@@ -328,7 +339,8 @@ def rank(
         smallest set that holds it.
     measured
         Seconds of variants that were measured, by name, or a tuner's file that knows them by their settings: a first
-        batch, chosen by chance. A promise rests on how well these are predicted. The fastest of them is kept, slower
+        batch, chosen by chance. Eight and more correct the predictions of all variants, whose intervals are then those
+        of the correction. A promise rests on how well the measured are predicted. The fastest of them is kept, slower
         ones are dropped.
     time
         Whether to time each variant, too, as `calibrate` times kernels, and where: True on the device that the
@@ -371,8 +383,8 @@ def rank(
     check_keep(keep)
     if run is not None:
         run.refuse_measuring("rank and prune count variants, and time them here")
-    device = None if isinstance(time, bool) else time
-    if time is not False:
+    device, timed = None if isinstance(time, bool) else time, time is not False
+    if timed:
         if measured is not None:
             msg = "time= times all variants, so that times of some are not used; leave measured out"
             raise CalibrationError(msg)
@@ -380,22 +392,26 @@ def rank(
     found = variants_of(variants, calibration, sizes, machine=machine, run=run)
     predicted = found.predicted(calibration)
     _require_positive(predicted, found)
-    low, high = _intervals(calibration, found, predicted)
+    if timed:
+        measured = measure_variants(found, range(len(found)), calibration, device, machine=machine)
     index, given = found.measured_rows({} if measured is None else measured)
-    if time is not False:
-        timed = measure_variants(found, range(len(found)), calibration, device, machine=machine)
-        index, given = found.measured_rows(timed)
+    order, learned = None, not timed and index.size >= LEAST
+    if learned:
+        forecast = corrected(found, predicted, index, given)
+        predicted, order, (low, high) = np.exp(forecast.logs), forecast.order, forecast.interval
+    else:
+        low, high = _intervals(calibration, found, predicted)
     seconds_of = np.full(len(found), np.nan)
     seconds_of[index] = given
-    if time is not False and not isinstance(keep, Promise):
+    if timed and not isinstance(keep, Promise):
         kept = _order(predicted, seconds_of)[: number_kept(keep, len(found))]
         said = f"{kept.size} of {len(found)}: those measured fastest"
         decision = KeepDecision(kept, math.inf, math.nan, met=True, explanation=said)
     else:
-        decision = decide(keep, predicted, index, given)
+        decision = decide(keep, predicted, index, given, order)
     doubts = doubts_of(calibration, found, machine, decision.kept[:_LOOKED_AT].tolist())
     warn_of_variants(found.names, doubts)
-    return Ranking(found, calibration, predicted, low, high, seconds_of, decision, doubts, timed=time is not False)
+    return Ranking(found, calibration, predicted, low, high, seconds_of, decision, doubts, timed, learned)
 
 
 def prune(

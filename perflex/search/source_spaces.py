@@ -15,7 +15,7 @@ from perflex.errors import FileFormatError, PerflexError, SpaceError
 from perflex.features.from_source.parsing import LANGUAGES as SUFFIXES
 from perflex.file_io import read_text
 from perflex.search.compiler_options import read_options
-from perflex.search.formula import SCALARS, parse_formula
+from perflex.search.formula import parse_formula
 from perflex.search.tuned_source import LANGUAGES, GridRule, Launch, Settings, TunedSource, number_of
 from perflex.yaml_file import Fields, read_yaml
 
@@ -190,7 +190,7 @@ def _items(node: ast.expr, values: dict[str, Any]) -> list[Any]:
 
 
 def _item(node: ast.expr, values: dict[str, Any]) -> Any:
-    return parse_formula(ast.unparse(node), SCALARS).value(values)
+    return parse_formula(ast.unparse(node)).value(values)
 
 
 def load_space(file: str | Path) -> VariantSpace:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.errors import ModelSyntaxError, PerflexError, SpaceError
 from perflex.features.from_source.source import source_kernel
-from perflex.search.formula import SCALARS, parse_formula
+from perflex.search.formula import parse_formula
 from perflex.search.variant_space import VariantSpace
 from perflex.search.variants import built
 
@@ -103,7 +103,7 @@ def number_of(given: Stated, values: dict[str, Any]) -> float:
     found: Any = given(values) if callable(given) else given
     if isinstance(found, str):
         try:
-            formula = parse_formula(found, SCALARS)
+            formula = parse_formula(found)
         except ModelSyntaxError as error:
             raise SpaceError(error.message, formula=found) from error
         missing = [name for name in formula.names if name not in values]

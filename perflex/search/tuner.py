@@ -11,17 +11,17 @@ import numpy as np
 
 from perflex.errors import CalibrationError
 from perflex.search.acquisition import first_batch, most_promising
-from perflex.search.described.space import DescribedSpace
-from perflex.search.gaussian_process import GaussianProcess
+from perflex.search.gaussian_process import Columns, GaussianProcess
 from perflex.search.promise import KeepDecision, Promise, keep_by_promise
+from perflex.search.settings_table import LEAST, even_table, features_of
 from perflex.search.variants import Variants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from perflex.search.gaussian_process import Expectation, Forecast
+    from perflex.search.gaussian_process import Forecast
     from perflex.search.variants import Measured
     from perflex.timing.options import TimingOptions
 
@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 
 # The first batch shows what to learn from, what follows finds the fast ones: its share of the budget, fewest and most.
 _FIRST_SHARE = 0.3
-_FIRST = (8, 25)
+_FIRST = (LEAST, 25)
 # The times of a single variant have no spread to learn from.
 _FEWEST = 2
-_NO_TABLE = "features must be a finite table of numbers with a row per variant and a column per feature"
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,7 @@ class SearchOptions:
     budget_s
         Most seconds of building and timing.
     promise
-        Stop when it is kept; by default within 5 % with 95 % confidence, but a described space is searched until the
-        budget is spent, as is any with False.
+        Stop when it is kept; by default within 5 % with 95 % confidence. With False, the budget is spent.
     first
         Variants in the first batch; by default 30 % of the budget, between 8 and 25, and at least those that a promise
         needs where the budget allows.
@@ -120,11 +118,10 @@ class Tuner:
     Parameters
     ----------
     space
-        What `VariantSpace.extract` gave, a `DescribedSpace`, or a table of features (or tunables) with a row per
-        variant, shape ``(n, d)``.
+        What `VariantSpace.extract` gave, or a table of features (or tunables) with a row per variant, shape ``(n, d)``.
     prior
         Seconds that a calibration predicts of each variant, shape ``(n,)``: the first batch then leans to fast
-        variants, and what is learned is what the calibration misses. A described space has its own.
+        variants, and what is learned is what the calibration misses.
     names
         Of the variants, for features without a space.
     options
@@ -138,38 +135,23 @@ class Tuner:
 
     def __init__(
         self,
-        space: Variants | DescribedSpace | ArrayLike,
+        space: Variants | ArrayLike,
         *,
         prior: ArrayLike | None = None,
         names: Sequence[str] = (),
         options: SearchOptions | None = None,
     ) -> None:
         options = options or SearchOptions()
-        self._expect: Callable[[Indices, Array], Expectation]
-        self._settings: Sequence[Mapping[str, Any]] = ()
-        if isinstance(space, DescribedSpace):
-            if prior is not None:
-                msg = "a described space has its own prior; to use another, give the table of its settings"
-                raise CalibrationError(msg, description=space.description.name)
-            points = space.places
-            expected: Array | None = space.expected()
-            self._expect = space.fit_analytic
-            self._settings = space.configurations
-        else:
-            points = _features_of(space)
-            expected = _prior_of(prior, len(points))
-            known = _Known(points, expected)
-            self._expect = lambda *_: known
-            self._settings = getattr(space, "settings", ())
+        points = features_of(space)
+        expected = _prior_of(prior, len(points))
+        self._known = _known(points, expected)
+        self._settings: Sequence[Mapping[str, Any]] = getattr(space, "settings", ())
         self._count = len(points)
         self._names: Sequence[str] = names or getattr(space, "names", ()) or tuple(map(str, range(self._count)))
         if not self._count or len(self._names) != self._count:
             msg = f"there are {self._count} variants and {len(self._names)} names; give one or more, a name for each"
             raise CalibrationError(msg)
-        # What a described space is first measured at is chosen by its model: the batch carries no promise by default.
-        self.wanted = options.promise or None
-        if options.promise is None and not isinstance(space, DescribedSpace):
-            self.wanted = Promise()
+        self.wanted = Promise() if options.promise is None else options.promise or None
         known_rows = self._known_rows(space, options.measured)
         left = self._count - len(known_rows)
         self.measurements = left if options.measurements is None else min(options.measurements, left)
@@ -306,7 +288,7 @@ class Tuner:
     def promise(self) -> KeepDecision | None:
         """Which variants must still be measured to keep the promise, beside the best.
 
-        None before the first batch, and of a described space that was given no promise.
+        None before the first batch, and where none is wanted.
         """
         if self.wanted is None:
             return None
@@ -317,7 +299,7 @@ class Tuner:
             return None
         if self._decision is None:
             forecast, (numbers, seconds) = self._fitted(), self._valid()
-            unseen = np.exp(self._process.unseen(self._expect, numbers, seconds))
+            unseen = np.exp(self._process.unseen(self._known, numbers, seconds).logs)
             # Failed variants cannot be the best, and have no time to judge by.
             alive = np.array([number for number in range(self._count) if not math.isnan(self._times.get(number, 1.0))])
             place = np.full(self._count, -1)
@@ -369,7 +351,7 @@ class Tuner:
     def _fitted(self) -> Forecast:
         if self._forecast is None:
             numbers, seconds = self._valid()
-            self._forecast = self._process.forecast(self._expect(numbers, seconds), numbers, seconds)
+            self._forecast = self._process.forecast(self._known, numbers, seconds)
         return self._forecast
 
     def _number_of(self, which: object) -> int:
@@ -394,18 +376,13 @@ class Tuner:
         raise CalibrationError(msg)
 
 
-class _Known:
-    """What is known of a table of features: columns on even scales, and the prior's logarithms."""
-
-    def __init__(self, features: Array, prior: Array | None) -> None:
-        columns = [np.log(column) if (column > 0).all() else column for column in features.T]
-        self.table = np.column_stack(columns)
-        self.logs = None if prior is None else np.log(prior)
-        if len(features) > 1 and self.logs is None and not np.ptp(self.table, axis=0).any():
-            msg = (
-                "all variants have the same features, so that their times cannot be predicted; add features or tunables"
-            )
-            raise CalibrationError(msg)
+def _known(features: Array, prior: Array | None) -> Columns:
+    """Return what is known of a table of features: columns on even scales, and the prior's logarithms."""
+    table = even_table(features)
+    if len(features) > 1 and prior is None and not np.ptp(table, axis=0).any():
+        msg = "all variants have the same features, so that their times cannot be predicted; add features or tunables"
+        raise CalibrationError(msg)
+    return Columns(table, None if prior is None else np.log(prior))
 
 
 def _prior_of(prior: ArrayLike | None, count: int) -> Array | None:
@@ -420,29 +397,6 @@ def _prior_of(prior: ArrayLike | None, count: int) -> Array | None:
     if expected.shape != (count,) or not ((expected > 0) & np.isfinite(expected)).all():
         raise CalibrationError(msg)
     return expected
-
-
-def _features_of(space: Variants | ArrayLike) -> Array:
-    """Return features, and settings as numbers beside them: texts and truth values one column for each value."""
-    settings = getattr(space, "settings", None)
-    if settings is None:
-        try:
-            table = np.asarray(space, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise CalibrationError(_NO_TABLE) from error
-        table = table[:, None] if table.ndim == 1 else table
-    else:
-        columns: list[Array] = list(np.asarray(getattr(space, "values", None), dtype=np.float64).T)
-        for name in settings[0] if settings else ():
-            values = [each[name] for each in settings]
-            if all(isinstance(value, (int, float)) for value in values):
-                columns.append(np.array(values, dtype=np.float64))
-            else:
-                columns += [np.array([float(value == other) for value in values]) for other in dict.fromkeys(values)]
-        table = np.column_stack(columns)
-    if table.ndim != 2 or not table.shape[1] or not np.isfinite(table).all():
-        raise CalibrationError(_NO_TABLE)
-    return table
 
 
 def _as_float(value: object, otherwise: float = math.nan) -> float:

@@ -25,7 +25,6 @@ from perflex.file_io import saving
 from perflex.isl import ISL_LOCK
 from perflex.machines.files import load_machine
 from perflex.progress import RunOptions, progress_shown
-from perflex.search.described.space import DescribedSpace
 from perflex.search.tuner import Proposal, SearchOptions, Tuner, TunerStep
 from perflex.search.variants import NotBuiltError, Variants, Work, built, extract_space, variants_of
 from perflex.tables import Table, fixed, seconds, text
@@ -34,7 +33,7 @@ from perflex.timing.variant_timer import VariantTimer
 from perflex.workers import made_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -83,8 +82,8 @@ class Tuning:
     # Seconds of building and timing, and of counting all variants of the space before.
     cost_s: float
     extract_s: float
-    # The variants with their features, or the described space.
-    space: Variants | DescribedSpace = field(repr=False)
+    # The variants with their features.
+    space: Variants = field(repr=False)
     # Reasons not to rely on what the calibration says, which the search starts from.
     doubts: tuple[str, ...] = ()
     # Where variants were timed; empty where your own function did that.
@@ -98,7 +97,7 @@ class Tuning:
         return self.promise is not None and self.promise.met and len(self.promise.kept) <= 1
 
     def kernel(self) -> Any:
-        """Return the fastest variant's kernel, built anew; it is an error for a described kernel."""
+        """Return the fastest variant's kernel, built anew."""
         return self.space.kernel(self.best.number)
 
     def table(self) -> Table:
@@ -168,7 +167,7 @@ class Tuning:
 
 
 def tune(
-    variants: Space | Variants | DescribedSpace,
+    variants: Space | Variants,
     sizes: Mapping[str, Any] | None = None,
     *,
     calibration: Calibration | None = None,
@@ -183,7 +182,7 @@ def tune(
     Parameters
     ----------
     variants
-        A `VariantSpace`, or what its `extract` gave; or configurations of a described kernel.
+        A `VariantSpace`, or what its `extract` gave.
     sizes
         Value of each size parameter.
     calibration
@@ -193,8 +192,8 @@ def tune(
         Where variants are timed: a device, or parts of its name; by default the calibration's device or that of
         `machine`, else, without both, the preferred one.
     measure
-        Your own function that times a variant instead, which a described kernel needs: it is called with a `Proposal`
-        (its ``settings``, ``name`` and ``number``) and returns seconds, nan if it failed.
+        Your own function that times a variant instead: it is called with a `Proposal` (its ``settings``, ``name`` and
+        ``number``) and returns seconds, nan if it failed.
     machine
         For features that need one, as for `rank`.
     options
@@ -221,8 +220,7 @@ def tune(
         No variant could be built and timed.
     CalibrationError
         The calibration predicts no positive times, your function returns no time, variants were extracted at other
-        sizes or for another target, or what is given is not used: a device beside your own function, or what a
-        described space states itself.
+        sizes or for another target, or a device is given beside your own function.
     FileFormatError
         A file of known times has none of the variants.
     DeviceError, MachineError, MissingSizeError, ExecutorError
@@ -232,22 +230,20 @@ def tune(
 
     options, run = options or SearchOptions(), run or RunOptions()
     run.refuse_measuring("tune decides by each time what to time next, and times on this machine")
-    _refuse_unused(variants, measure, (device, options.timing), (sizes or None, calibration, machine))
+    if measure is not None and (device is not None or options.timing is not None):
+        msg = "your own function times variants, and device= and timing= say where and how; leave one out"
+        raise CalibrationError(msg)
     begun = time.perf_counter()
     # Before minutes of counting, on which a device that is not there does not depend.
     chosen = None if measure is not None else _device(device, calibration, machine)
-    found: Variants | DescribedSpace
-    if isinstance(variants, DescribedSpace):
-        found = variants
-    else:
-        found = _counted(variants, sizes, calibration or int(getattr(chosen, "sub_group_size", 32)), machine, run)
+    found = _counted(variants, sizes, calibration or int(getattr(chosen, "sub_group_size", 32)), machine, run)
     if chosen is not None:
         chosen = _device(device, calibration, machine, [kernel_of(found.kernel(0))])
     spent = time.perf_counter() - begun
     begun = time.perf_counter()
     most = max(30, math.ceil(0.1 * len(found))) if options.measurements is None else options.measurements
     prior, doubts = None, tuple[str, ...]()
-    if calibration is not None and isinstance(found, Variants):
+    if calibration is not None:
         prior, doubts = found.predicted(calibration), _doubts(calibration, found, machine)
     tuner = Tuner(found, prior=prior, options=replace(options, measurements=most))
     failures: Counter[str] = Counter()
@@ -255,7 +251,7 @@ def tune(
     with progress_shown(run.progress, "tune:") as report:
         if measure is not None:
             _drive(tuner, _MeasuredByUser(measure), failures, report)
-        elif chosen is not None and isinstance(found, Variants):
+        elif chosen is not None:
             how = options.timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
             with VariantTimer(chosen, how) as timer:
                 measuring = _MeasuredOnDevice(
@@ -272,19 +268,6 @@ def tune(
     cost = time.perf_counter() - begun
     causes, place = dict(failures.most_common()), "" if chosen is None else str(chosen)
     return Tuning(best, tuner.history, tuner.promise, causes, cost, spent, found, doubts, place, again)
-
-
-def _refuse_unused(variants: object, measure: object, where: Iterable[object], others: Iterable[object]) -> None:
-    """Stop at what would be given in vain."""
-    if isinstance(variants, DescribedSpace) and (measure is None or any(one is not None for one in others)):
-        msg = (
-            f"{variants.description.name} is a described kernel, which states its sizes and machine itself: give your "
-            "own function as measure, and no sizes, calibration or machine"
-        )
-        raise CalibrationError(msg, description=variants.description.name)
-    if measure is not None and any(one is not None for one in where):
-        msg = "your own function times variants, and device= and timing= say where and how; leave one out"
-        raise CalibrationError(msg)
 
 
 def _counted(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from perflex.errors import ModelSyntaxError, SpaceError
 from perflex.features.values import target_of
 from perflex.html import shown_by
-from perflex.search.formula import SCALARS, parse_formula
+from perflex.search.formula import parse_formula
 from perflex.search.variants import EnumeratedSpace, Variants, Work, built, extract_space, settings_text
 from perflex.tables import Table, text
 
@@ -46,7 +46,7 @@ def read_constraint(given: object, parameters: Sequence[str]) -> Constraint:
         msg = f"a constraint is a text or a function of the parameters, not {type(given).__name__}"
         raise SpaceError(msg)
     try:
-        formula = parse_formula(given, SCALARS)
+        formula = parse_formula(given)
     except ModelSyntaxError as error:
         raise SpaceError(error.message, constraint=given) from error
     for name in formula.names:
@@ -88,7 +88,6 @@ def _returned(function: Callable[..., Any], name: str, taken: tuple[str, ...], s
 
 def _fulfilled(formula: Formula, settings: Settings) -> bool:
     try:
-        # Not the formula's own call, which is for columns and turns errors into nan.
         return bool(formula.value(settings))
     except (TypeError, ZeroDivisionError, OverflowError, ValueError) as error:
         msg = (

@@ -12,7 +12,7 @@ N random configurations (different kernels) are measured; then, of the rest:
 * best_after_n_plus_10: best time after 10 further measurements that the method chooses (with a fit after every fourth
   at the latest), relative to the best of the whole space. Kernel Tuner's strategies, random search and both tuners
   choose all N + 10 themselves. ``perflex source tuner`` has no description: it reads the source (``--sources``), of a
-  large space 1000 variants, as the strategy for Kernel Tuner does.
+  large space 300 variants, and interpolates, as the strategy for Kernel Tuner does.
 
 A run that is started again goes on where the file ends.
 """
@@ -32,7 +32,6 @@ import tempfile
 import warnings
 from collections import Counter, defaultdict
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -54,7 +53,7 @@ from perflex import (
 from perflex.errors import FileFormatError
 from perflex.search.acquisition import most_promising
 from perflex.search.gaussian_process import GaussianProcess
-from perflex.search.kernel_tuner_strategy import expected_variants
+from perflex.search.kernel_tuner_strategy import expected_times
 from perflex.search.variants import EnumeratedSpace
 
 KEY = ("kernel", "gpu", "method", "samples", "seed")
@@ -78,9 +77,11 @@ MACHINES = {
     "A4000": "RTX-A4000",
     "RTX_2080_Ti": "RTX-2080-Ti",
     "RTX_3060_laptop": "RTX-3060-Laptop",
+    "W6600": "W6600",
+    "W7800": "W7800",
 }
-# As many as the strategy for Kernel Tuner describes at most.
-DESCRIBED = 1000
+# As many as the strategy for Kernel Tuner counts at most.
+COUNTED = 300
 NEAR = 1.05
 MORE = 10
 
@@ -239,35 +240,34 @@ def run_tuner(space, times, samples, seed):
     return best_after(np.array([step.seconds for step in found.history]), samples, times.min())
 
 
-def source_variants(path, sources, cache):
-    """Return variants of the source (of many, some drawn at random), what is expected of them, and their times."""
-    if cache.exists():
-        return pickle.loads(cache.read_bytes())
-    kernel, gpu = kernel_and_gpu(path)
-    described, times = space_of(path)
-    file, sizes = SOURCES[kernel]
-    space = load_space(f"{sources}/{file}")
-    drawn = sorted(np.random.default_rng(0).permutation(len(times))[:DESCRIBED].tolist())
-    stated = {name: values[0] for name, values in space.values.items()}
-    settings = [{name: described.configurations[n].get(name, stated[name]) for name in stated} for n in drawn]
-    every = EnumeratedSpace(kernel, space.build, len(settings), settings, Counter(), {**space.sizes, **sizes})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PerflexWarning)
-        variants, prior = expected_variants(every, load_machine(MACHINES[gpu]))
-    numbers = {id(each): number for number, each in zip(drawn, settings, strict=True)}
-    own = times[[numbers[id(each)] for each in variants.settings]]
-    cache.write_bytes(pickle.dumps((replace(variants, build=None), prior, own)))
-    return source_variants(path, sources, cache)
+def expected_of_source(path, sources, cache):
+    """Return what the source says of a space's configurations; the same settings are counted for every GPU."""
+    if not cache.exists():
+        kernel, gpu = kernel_and_gpu(path)
+        described, _ = space_of(path)
+        file, sizes = SOURCES[kernel]
+        space = load_space(f"{sources}/{file}")
+        stated = {name: values[0] for name, values in space.values.items()}
+        settings = [{name: each.get(name, stated[name]) for name in stated} for each in described.configurations]
+        draws = [random.Random(text).random() for text in described.names]  # noqa: S311
+        drawn = sorted(np.argsort(draws)[:COUNTED].tolist())
+        every = EnumeratedSpace(kernel, space.build, len(settings), settings, Counter(), {**space.sizes, **sizes})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PerflexWarning)
+            cache.write_bytes(pickle.dumps(expected_times(every, drawn, load_machine(MACHINES[gpu]))))
+    return pickle.loads(cache.read_bytes())
 
 
 def run_source_tuner(path, sources, samples, seed):
     folder, out = sources
-    variants, prior, times = source_variants(path, folder, out.with_suffix(f".{'.'.join(kernel_and_gpu(path))}.pickle"))
-    tuner = Tuner(variants, prior=prior, options=SearchOptions(measurements=max(samples) + MORE, seed=seed))
+    found = expected_of_source(path, folder, out.with_suffix(f".{'.'.join(kernel_and_gpu(path))}.pickle"))
+    times = space_of(path)[1]
+    options = SearchOptions(measurements=max(samples) + MORE, promise=False, seed=seed)
+    tuner = Tuner(found.table, prior=found.seconds, options=options)
     while proposals := tuner.ask():
         for each in proposals:
-            tuner.tell(each, float(times[each.number]))
-    return best_after(np.array([step.seconds for step in tuner.history]), samples, space_of(path)[1].min())
+            tuner.tell(each, float(times[found.numbers[each.number]]))
+    return best_after(np.array([step.seconds for step in tuner.history]), samples, times.min())
 
 
 def task(job):
@@ -291,9 +291,6 @@ def task(job):
 def jobs_left(arguments, samples, known):
     # Seed by seed, so that a run that is cut short leaves a balanced table.
     for seed, method, path in product(range(arguments.seeds), arguments.methods.split(","), spaces(arguments.data)):
-        # Machine files of the other GPUs lack facts.
-        if method == TUNERS[1] and kernel_and_gpu(path)[1] not in MACHINES:
-            continue
         left = [n for n in samples if (*kernel_and_gpu(path), method, n, seed) not in known]
         if left:
             yield path, method, samples if method in TUNERS else left, seed, arguments.sources, arguments.out

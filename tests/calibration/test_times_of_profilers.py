@@ -165,7 +165,7 @@ def test_files_that_are_no_tables(tmp_path):
         ("a.ncu-rep", "ncu --import a.ncu-rep --page raw --csv > times.csv"),
         ("a.nsys-rep", "nsys stats --report cuda_gpu_trace --format csv a.nsys-rep"),
         ("a.sqlite", "--format csv a.sqlite"),
-        ("a.json", "perflex prune-table reads what tuners write"),
+        ("a.json", "perflex rank, prune and tune read what tuners write"),
     ):
         (tmp_path / name).write_bytes(b"\0\1")
         with pytest.raises(FileFormatError, match=message):

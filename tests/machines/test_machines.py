@@ -154,7 +154,7 @@ def test_which_machines_have_which_tensor_cores():
 
 def test_whose_rules_the_first_cache_follows(tmp_path):
     unknown = {name for name in machine_names() if load_machine(name).kind == "gpu" and not load_machine(name).l1_rules}
-    assert unknown == {"W7800"}
+    assert not unknown
     path = tmp_path / "mine.yaml"
     path.write_text(MINIMAL + "l1_rules: {value: amd_cdna2, source: sheet}\n")
     assert load_machine(path).need_l1_rules() == "amd_cdna2"

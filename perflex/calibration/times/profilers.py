@@ -54,7 +54,7 @@ def refuse_unreadable(path: Path) -> None:
 def refuse_json(path: Path) -> None:
     """Stop at JSON that is none of an autotuner's."""
     if path.name.removesuffix(".gz").endswith(".json"):
-        msg = f"{path} is JSON; perflex prune-table reads what tuners write so; of times make a table of it, a CSV file"
+        msg = f"{path} is JSON; perflex rank, prune and tune read what tuners write so; make a table of it, a CSV file"
         raise FileFormatError(msg, path=path)
 
 

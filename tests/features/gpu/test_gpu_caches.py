@@ -8,7 +8,7 @@ import pytest
 
 from oracles.l1_lru import loads_below_l1
 from oracles.l2_shared import chunks_loaded
-from perflex import estimate_volumes
+from perflex import estimate_volumes, load_machine
 from perflex.errors import MachineError
 from perflex.features import kernel_feature_values, scop_from_yaml
 from perflex.features.gpu.l1 import cdna2_cycles, rdna2_cycles
@@ -116,7 +116,7 @@ def test_what_is_not_known_is_refused():
     scop = one_axis(2048, [64], 1, 4)
     for identifier in ("f_l1_wavefronts", "f_peak_l1"):
         with pytest.raises(MachineError, match="no fact l1_rules") as caught:
-            kernel_feature_values([identifier], scop, {}, machine="W7800")
+            kernel_feature_values([identifier], scop, {}, machine=replace(load_machine("W7800"), l1_rules=None))
         assert caught.value.fact == "l1_rules"
 
 

@@ -1,1 +1,0 @@
-"""Kernels that loopy never saw: described by formulas over their tunables, predicted from what was measured."""
