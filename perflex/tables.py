@@ -20,7 +20,7 @@ Place = Literal["everywhere", "pages", "files"]
 
 
 # A column of texts with fewer letters in a line is no longer read.
-_NARROWEST = 12
+_NARROWEST = 10
 
 
 @dataclass(frozen=True)

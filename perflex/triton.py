@@ -203,7 +203,7 @@ def _present() -> Machine:
     found = machine_of_device(name) if name else None
     if found is None:
         what = f"the GPU {name!r} has no machine file" if name else "there is no GPU here"
-        msg = f"{what}; name a machine: machine='H100-SXM', or another of 'perflex machine list'"
+        msg = f"{what}; name a machine: machine='H100-SXM', or another of 'perflex list machines'"
         raise MachineError(msg)
     return found
 

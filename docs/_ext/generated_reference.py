@@ -20,18 +20,11 @@ if TYPE_CHECKING:
 MODULES = (
     "perflex", "perflex.features", "perflex.models", "perflex.triton", "perflex.errors", "perflex.testing", "uipick",
 )  # fmt: skip
-# What public functions return, and the module of each.
-RESULTS = {
-    "Ranking": "perflex.search.ranking",
-    "Ranked": "perflex.search.ranking",
-    "RankingCheck": "perflex.search.ranking",
-    "Tuning": "perflex.search.tuning",
-    "FitResult": "perflex.fit.result",
-    "Timing": "perflex.timing.results",
-    "Volumes": "perflex.features.gpu.volume_result",
-    "EcmEstimate": "perflex.features.cpu.ecm_result",
-    "BlockChoice": "perflex.analysis.block_choice",
-}
+# What public functions return, by names of perflex.
+RESULTS = (
+    "Prediction", "Ranking", "Ranked", "RankingCheck", "Tuning", "Accuracy", "Judgement", "Diagnosis", "FitResult",
+    "Timing", "Volumes", "EcmEstimate", "BlockChoice",
+)  # fmt: skip
 # A field of a class, and a line of a comment above fields.
 _FIELD = re.compile(r"    ([a-z]\w*): \w")
 _COMMENT = "    # "
@@ -71,6 +64,8 @@ def api_page(module: str) -> str:
     loaded = importlib.import_module(module)
     lines = [f"# `{module}`", "", first_paragraph(loaded), ""]
     for name in public_names(loaded):
+        if module == "perflex" and name in RESULTS:
+            continue
         value = getattr(loaded, name)
         lines += [f"## `{name}`", ""]
         if module != "perflex" and getattr(perflex, name, None) is value:
@@ -83,9 +78,9 @@ def api_page(module: str) -> str:
 def results_page() -> str:
     """Return the page of the classes that public functions return."""
     lines = ["# Results", "", "What public functions return; each signature has all fields.", ""]
-    for name, module in RESULTS.items():
-        value = getattr(importlib.import_module(module), name)
-        lines += [f"## `{name}`", "", "```{eval-rst}", *directive(module, name, value), "```", ""]
+    perflex = importlib.import_module("perflex")
+    for name in RESULTS:
+        lines += [f"## `{name}`", "", "```{eval-rst}", *directive("perflex", name, getattr(perflex, name)), "```", ""]
     return "\n".join(lines)
 
 
@@ -169,7 +164,7 @@ def generators_page() -> str:
     """Return all generators of measurement kernels with tags and arguments."""
     from uipick import ALL_GENERATORS
 
-    lines = ["# All generators", "", "What `perflex catalog` lists; sorted by name.", ""]
+    lines = ["# All generators", "", "What `perflex list generators` lists; sorted by name.", ""]
     for one in sorted(ALL_GENERATORS, key=lambda generator: generator.name):
         rows = [(f"`{a.name}`", a.allowed_text, ", ".join(map(str, a.values)), a.meaning) for a in one.arguments]
         tags = ", ".join(f"`{tag}`" for tag in sorted(one.tags - {one.name}))

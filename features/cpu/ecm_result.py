@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -305,9 +305,10 @@ class EcmEstimate:
         return values
 
 
-def series_table(rows: Sequence[tuple[int, EcmEstimate]], size: str) -> Table:
+def series_table(rows: Sequence[tuple[Mapping[str, int], EcmEstimate]]) -> Table:
     """Return the bytes per iteration to the level before of estimates at some sizes."""
-    columns = [fixed(size), *(fixed(level.name, digits=3, unit="B") for level in rows[0][1].levels)]
+    sizes, first = rows[0]
+    columns = [*map(fixed, sizes), *(fixed(level.name, digits=3, unit="B") for level in first.levels)]
     return Table("Bytes per iteration to the level before", columns, [
-        (value, *(level.bytes for level in found.levels)) for value, found in rows
+        (*at.values(), *(level.bytes for level in found.levels)) for at, found in rows
     ])  # fmt: skip

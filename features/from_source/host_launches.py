@@ -1,55 +1,263 @@
-"""Launches of a kernel in the host code of its file, which are offered where no launch is given."""
+"""Launches of a kernel in the host code of its file: taken where no launch is given, or offered."""
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_source.formulas import read_formula
+from perflex.features.from_source.host_code import HostCode, plain, renamed, split, whole
+from perflex.features.from_source.host_formulas import NotFormulaError, host_formula
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
-_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\S.*)$", re.MULTILINE)
-_DECLARED = re.compile(r"\b(dim3|auto|int|long|short|unsigned|size_t|uint|u?int\d+_t)\s+([^;{}]*);")
-_ASSIGNED = re.compile(r"(?<![\w.])(\w+)\s*(?:\.\w+\s*)?(?:[-+*/|&]|<<|>>)?=(?!=)")
-_WORD = re.compile(r"[A-Za-z_]\w*")
+_WORD = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\.)")
+_CALL = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
+_MEMBER = re.compile(r"\b(\w+)\s*\.\s*([xyz])\b")
+# What is given a kernel and launches it where that can be read, or not at all.
+_ASKS = re.compile(r"hipLaunchKernelGGL|HIP_KERNEL_NAME|Func|Occupancy")
 # Names that stand for others that stand for others.
 _MOST_STEPS = 8
-_FOLDED: Mapping[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv,
-    ast.LShift: operator.lshift,
-}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TakenLaunch:
+    """A launch that host code does, in formulas of the kernel's sizes, and the line of its file."""
+
+    line: int
+    text: str
+    groups: tuple[str, ...]
+    local: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """A launch as it is written, and what the kernel is called with."""
+
+    place: int
+    grid: str
+    block: str
+    template_arguments: tuple[str, ...]
+    arguments: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return f"<<<{self.grid}, {self.block}>>>"
+
+
+def taken_launch(
+    source: str,
+    name: str,
+    template_arguments: Sequence[str],
+    parameters: Sequence[tuple[str, bool]],
+    defines: Mapping[str, object],
+) -> TakenLaunch | None:
+    """Return the launch of a kernel by its own file, where there is one and its extents are numbers and sizes.
+
+    Parameters
+    ----------
+    source
+        The file's text.
+    name, template_arguments
+        The kernel; launches with other template arguments are those of other kernels.
+    parameters
+        Of the kernel: names, and whether each is an integer, and so a size.
+    defines
+        Macros with their values.
+
+    Returns
+    -------
+    TakenLaunch or None
+        None where launches differ, or where one cannot be written in numbers and the kernel's sizes.
+    """
+    code = HostCode(source, {macro: str(value) for macro, value in defines.items()})
+    found = []
+    for launch in _launches(code, name):
+        bound = _bound(code, launch, template_arguments)
+        if bound is None:
+            continue
+        try:
+            found.append((launch, _extents_of(code, launch, bound, parameters)))
+        except NotFormulaError:
+            return None
+    if len({extents for _, extents in found}) != 1 or _passed_on(code, name):
+        return None
+    launch, (groups, local) = found[0]
+    return TakenLaunch(code.line(launch.place), launch.text, groups, local)
 
 
 def offered_launch(source: str, name: str) -> str:
     """Return how the file itself launches a kernel, as the end of a message; empty where it does not."""
-    text = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
-    arguments = r"\s*(?:<[^;{}()]*?>)?\s*"
-    of_hip = rf"\bhipLaunchKernelGGL\s*\((?:[\s(]|HIP_KERNEL_NAME)*{re.escape(name)}\b{arguments}\)?\s*,"
-    begun = rf"\b{re.escape(name)}{arguments}<<<|{of_hip}"
-    launches = [(found.start(), _split(text[found.end() :])) for found in re.finditer(begun, text)]
-    launches = [(place, parts) for place, parts in launches if len(parts) > 1]
+    code = HostCode(source)
+    launches = _launches(code, name)
     if not launches:
         return ""
-    place, (grid, block, *rest) = launches[0]
+    launch = launches[0]
     # What the kernel gets stays as it is: it is mostly called as the kernel calls it.
-    passed = set(_WORD.findall(text[place : text.find(";", place)].partition(">>>")[2] or ",".join(rest)))
-    known = {word: value for word, value in _known(text, place).items() if word not in passed}
-    groups, local = _extents(grid, known), _extents(block, known)
+    values = _Values(code, launch.place, set(_words(launch.arguments)))
+    groups, local = ([_shortest(axis) for axis in values.axes(text)] for text in (launch.grid, launch.block))
     more = f" (and {len(launches) - 1} more)" if len(launches) > 1 else ""
-    offer = f"; line {text.count(chr(10), 0, place) + 1} of the file launches it with <<<{grid}, {block}>>>{more}"
+    offer = f"; line {code.line(launch.place)} of the file launches it with {launch.text}{more}"
     if not all(isinstance(each, int) for each in local) or not all(map(_is_formula, groups)):
         return f"{offer}, which is groups={_shown(groups)}, local={_shown(local)}: write it with numbers and sizes"
     words = ",".join(map(str, local)), _quoted(",".join(map(str, groups)))
     return f"{offer}: give local={_shown(local)}, groups={_shown(groups)}, or --local {words[0]} --groups {words[1]}"
 
 
-def _is_formula(text: int | str) -> bool:
+def written_launch(text: str) -> tuple[list[str], list[str]]:
+    """Return extents of grid and work-group from ``(nx/16, ny), (16, 16)``; else a ValueError."""
+    grid, block = split(text)[0]
+    values = _Values(HostCode(""), 0, set())
+    return values.axes(grid), values.axes(block)
+
+
+def _passed_on(code: HostCode, name: str) -> bool:
+    """Return whether a kernel is given to what may launch it, too: a macro, or a function."""
+    given = re.finditer(rf"[(,]\s*&?\s*{re.escape(name)}\s*(?=[,)])", code.text)
+    return any((called := code.called_at(each.start())[1]) and not _ASKS.search(called) for each in given)
+
+
+def _launches(code: HostCode, name: str) -> list[_Launch]:
+    """Return the launches of a kernel by ``<<<...>>>`` and hipLaunchKernelGGL."""
+    arguments = r"\s*(?:<([^;{}()]*?)>)?\s*"
+    of_hip = rf"\bhipLaunchKernelGGL\s*\((?:[\s(]|HIP_KERNEL_NAME)*{re.escape(name)}\b{arguments}\)?\s*,"
+    found = []
+    for begun in re.finditer(rf"\b{re.escape(name)}{arguments}<<<|{of_hip}", code.text):
+        parts, end = split(rest := code.text[begun.end() :])
+        if len(parts) > 1:
+            call = re.match(r">>>\s*\(", rest[end:])
+            passed = split(rest[end + call.end() :])[0] if call else parts[4:]
+            given = split(begun[1] or begun[2] or "")[0]
+            called = tuple(plain(each) for each in passed if each)
+            found.append(_Launch(begun.start(), parts[0], parts[1], tuple(filter(None, given)), called))
+    return found
+
+
+def _bound(code: HostCode, launch: _Launch, template_arguments: Sequence[str]) -> dict[str, str] | None:
+    """Return what template parameters of the host stand for in this kernel; None where another one is launched."""
+    bound: dict[str, str] = {}
+    for ours, written in zip(template_arguments, launch.template_arguments, strict=False):
+        theirs = _shortest(_Values(code, launch.place, set()).resolved(written))
+        if str(theirs) != ours and (not str(theirs).isidentifier() or bound.setdefault(str(theirs), ours) != ours):
+            return None
+    return bound
+
+
+def _extents_of(
+    code: HostCode, launch: _Launch, bound: Mapping[str, str], parameters: Sequence[tuple[str, bool]]
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return work-groups along each axis as formulas of the kernel's sizes, and work-items of a work-group."""
+    if len(launch.arguments) != len(parameters):
+        raise NotFormulaError
+    pairs = zip(launch.arguments, parameters, strict=True)
+    passed = [(text, own) for text, (own, integer) in pairs if integer]
+    texts = [text for text, _ in passed]
+    # What is passed twice is two sizes, which may differ.
+    sizes = {text: own for text, own in passed if text.isidentifier() and texts.count(text) == 1}
+    values = _Values(code, launch.place, sizes, bound)
+    # Constants that arguments are made of are sizes, too; those of the work-group stay what they are.
+    of_block = values.behind([launch.block])
+    values.hidden = values.behind(texts) - of_block - sizes.keys()
+    groups = tuple(host_formula(axis, sizes) for axis in values.axes(launch.grid))
+    local = tuple(_shortest(axis) for axis in values.axes(launch.block))
+    numbers = tuple(axis for axis in local if isinstance(axis, int) and axis > 0)
+    if len(numbers) < len(local) or not all(map(_is_formula, groups)):
+        raise NotFormulaError
+    return tuple(str(_shortest(group)) for group in groups), numbers
+
+
+class _Values:
+    """What expressions are at a place in host code, where names that are kept stay as they are."""
+
+    def __init__(
+        self, code: HostCode, place: int, kept: Container[str], bound: Mapping[str, str] | None = None
+    ) -> None:
+        self._code, self._place, self._kept, self._bound = code, place, kept, bound or {}
+        self.hidden: Container[str] = ()
+
+    def axes(self, written: str) -> list[str]:
+        """Return extents along each axis."""
+        return [self.resolved(axis) for axis in self._axes(written)]
+
+    def resolved(self, text: str) -> str:
+        """Return an expression with values for the names that have one."""
+        for _ in range(_MOST_STEPS):
+            before = text
+            text = self._called(_MEMBER.sub(self._axis, text))
+            text = _WORD.sub(lambda found: self._value(found[0]) or found[0], text)
+            if text == before:
+                break
+        return plain(text)
+
+    def behind(self, texts: Iterable[str]) -> set[str]:
+        """Return all names in expressions, and in what these stand for."""
+        found: set[str] = set()
+        left = _words(texts)
+        while left:
+            name = left.pop()
+            if name not in found:
+                found.add(name)
+                value = self._code.value(name, self._place)
+                left += _words([value.text]) if value else []
+        return found
+
+    def _value(self, name: str) -> str:
+        """Return what a name stands for; empty where that is not known, or not meant."""
+        if name in self._bound:
+            return self._bound[name]
+        if name in self._kept or name in self.hidden:
+            return ""
+        found = self._code.value(name, self._place)
+        if found is None:
+            return ""
+        # A size that changes in between is another one when the kernel gets it.
+        sizes = [word for word in _words([found.text]) if word in self._kept]
+        if found.place and any(self._code.changes(size, found.place, self._place) for size in sizes):
+            return ""
+        return found.text
+
+    def _axes(self, written: str) -> list[str]:
+        text = written
+        for _ in range(_MOST_STEPS):
+            text = (self._value(text) if text.isidentifier() else "") or text
+        begun = re.match(r"(dim3\b)?\s*[({]", text)
+        parts, end = split(text[begun.end() :]) if begun else ([], 0)
+        if begun is None or begun.end() + end < len(text) - 1:  # Such as (a) + (b)
+            return [text]
+        return parts if len(parts) > 1 else self._axes(parts[0])
+
+    def _axis(self, found: re.Match[str]) -> str:
+        axes = self._axes(found[1])
+        return whole([*axes, "1", "1"]["xyz".index(found[2])]) if axes != [found[1]] else found[0]
+
+    def _called(self, text: str) -> str:
+        """Return an expression with what macros and functions of one expression stand for."""
+        for found in _CALL.finditer(text):
+            parameters, body = self._code.macros.get(found[1], (None, ""))
+            given, end = split(text[found.end() :])
+            if parameters is not None and len(parameters) == len(given):
+                body = renamed(body, dict(zip(parameters, given, strict=True)))
+                return text[: found.start()] + body + self._called(text[found.end() + end + 1 :])
+        return text
+
+
+def _words(texts: Iterable[str]) -> list[str]:
+    return [word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)]
+
+
+def _shortest(text: str) -> int | str:
+    """Return a number where an expression is one."""
     try:
-        read_formula(text, {})
+        number = read_formula(host_formula(text, {}), {}).value
+    except (NotFormulaError, UnsupportedKernelError):
+        return text
+    return text if number is None else number
+
+
+def _is_formula(text: int | str) -> bool:
+    """Return whether an extent can be read once its sizes are numbers."""
+    try:
+        read_formula(text, dict.fromkeys(_words([str(text)]), 1))
     except UnsupportedKernelError:
         return False
     return True
@@ -61,73 +269,3 @@ def _shown(extents: list[int | str]) -> str:
 
 def _quoted(text: str) -> str:
     return text if re.fullmatch(r"[\w,/+.-]*", text) else f"'{text}'"
-
-
-def _known(text: str, place: int) -> dict[str, str]:
-    """Return what names stand for at a place: macros, and the last declarations and assignments before it."""
-    known = {macro: value.strip() for macro, value in _MACRO.findall(text)}
-    before = text[:place]
-    for kind, statement in _DECLARED.findall(before):
-        for declared in _split(statement):
-            found = re.fullmatch(r"(\w+) ?(?:= ?(.*)|([({].*))", declared)
-            if found and (found[2] or kind == "dim3"):
-                known[found[1]] = found[2] or f"dim3{found[3]}"
-    # What is assigned to elsewhere holds what is not known.
-    assigned = set(_ASSIGNED.findall(_DECLARED.sub(";", before)))
-    return {name: value for name, value in known.items() if name not in assigned}
-
-
-def _split(text: str) -> list[str]:
-    """Return parts between commas that stand outside of brackets, up to what ends the launch or the list."""
-    found, depth = [""], 0
-    for place, letter in enumerate(text):
-        depth += (letter in "([{") - (letter in ")]}")
-        if depth < 0 or (not depth and (letter == ";" or text.startswith(">>>", place))):
-            break
-        if letter == "," and not depth:
-            found.append("")
-        else:
-            found[-1] += letter
-    return [" ".join(each.split()) for each in found]
-
-
-def _extents(written: str, known: Mapping[str, str]) -> list[int | str]:
-    """Return extents along each axis, as numbers where they are known."""
-    return [_simplified(axis, known) for axis in _axes(written, known)]
-
-
-def _axes(written: str, known: Mapping[str, str]) -> list[str]:
-    text = written
-    for _ in range(_MOST_STEPS):
-        text = known.get(text, text)
-    axes = re.fullmatch(r"dim3\s*[({](.*)[)}]", text)
-    parts = _split(axes[1]) if axes else [text]
-    return _axes(parts[0], known) if axes and len(parts) == 1 else parts
-
-
-def _simplified(text: str, known: Mapping[str, str]) -> int | str:
-    def of_axis(found: re.Match[str]) -> str:
-        axes = _axes(found[1], known)
-        return _inserted([*axes, "1", "1"]["xyz".index(found[2])]) if axes != [found[1]] else found[0]
-
-    for _ in range(_MOST_STEPS):
-        text = re.sub(r"\b(\w+)\s*\.\s*([xyz])\b", of_axis, text)
-        text = re.sub(r"\b[A-Za-z_]\w*\b(?!\s*\.)", lambda found: _inserted(known.get(found[0], found[0])), text)
-    try:
-        return _folded(ast.parse(text, mode="eval").body)
-    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
-        return text
-
-
-def _inserted(value: str) -> str:
-    """Return a name's value for an expression; a name that stands for several extents stays."""
-    return value if re.fullmatch(r"\w+|\(.*\)|dim3.*", value) else f"({value})"
-
-
-def _folded(node: Any) -> int:
-    match node:
-        case ast.Constant(value=int(number)):
-            return number
-        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _FOLDED:
-            return _FOLDED[type(sign)](_folded(left), _folded(right))
-    raise ValueError

@@ -20,7 +20,7 @@ from perflex.errors import PerflexError, UnsupportedKernelError
 from perflex.features.from_source.arguments import given, integers_of, pointed_space
 from perflex.features.from_source.copies import replace
 from perflex.features.from_source.formulas import read_formula, sizes_in
-from perflex.features.from_source.host_launches import offered_launch
+from perflex.features.from_source.host_launches import TakenLaunch, offered_launch, taken_launch
 from perflex.features.from_source.integers import Integer, Limit, NotAffineError, constant, own_name, variable
 from perflex.features.from_source.kernel_function import ParsedKernel, parsed_kernel, required_work_group
 from perflex.features.from_source.parsing import Language, Node, language_of
@@ -79,6 +79,8 @@ class SourceKernel:
         ``"opencl"``, ``"cuda"`` or ``"hip"``.
     stand_ins
         Subscripts that are stated by the text of the access.
+    host_launch
+        Line and text of the launch in the file's host code, where that was taken: ``"line 41: <<<n / 256, 256>>>"``.
     """
 
     path: Path
@@ -93,6 +95,7 @@ class SourceKernel:
     shapes: Mapping[str, str] = field(default_factory=dict)
     language: Language = "cuda"
     stand_ins: Mapping[str, str] = field(default_factory=dict)
+    host_launch: str = ""
 
     def scop(self, sizes: Mapping[str, Any] | None = None) -> Scop:
         """Describe the kernel as a Scop.
@@ -242,16 +245,20 @@ class SourceKernel:
 
     def parameters(self) -> list[tuple[str, Node, CType]]:
         """Return its parameters with their names and types; C takes arrays for pointers there."""
-        found, types = [], TypeReader()
-        for number, each in enumerate(self.parsed().function.parameters):
-            kind = types.read(each.type)
-            kind = replace(kind, kind="pointer") if kind.kind == "array" else kind
-            found.append((str(each.spelling) or f"argument{number}", each, kind))
-        return found
+        return _parameters(self.parsed())
 
     def parsed(self) -> ParsedKernel:
         """Return the kernel's function as clang reads it."""
         return _parsed(self)
+
+
+def _parameters(parsed: ParsedKernel) -> list[tuple[str, Node, CType]]:
+    found, types = [], TypeReader()
+    for number, each in enumerate(parsed.function.parameters):
+        kind = types.read(each.type)
+        kind = replace(kind, kind="pointer") if kind.kind == "array" else kind
+        found.append((str(each.spelling) or f"argument{number}", each, kind))
+    return found
 
 
 @contextmanager
@@ -368,6 +375,7 @@ def source_kernel(
         words = "write a function's name without its namespace, or NAME<ARGUMENT, ...> of a template"
         msg = f"cannot read the kernel's name {name!r}; {words}"
         raise UnsupportedKernelError(msg)
+    arguments = tuple(each.strip() for each in found[2].split(",")) if found[2] else ()
     language = written.pop("language", None) or language_of(path, text)
     if written:
         msg = f"source_kernel() got an unexpected keyword argument {next(iter(written))!r}"
@@ -376,15 +384,20 @@ def source_kernel(
         msg = f"there is no language {language!r}; give 'opencl', 'cuda' or 'hip'"
         raise UnsupportedKernelError(msg)
     compiled = defines or {}, folders, language
+    taken = None
+    if local is None and groups is None and global_size is None and language != "opencl":
+        taken = _of_host(path, text, found[1], arguments, *compiled)
+    if taken is not None:
+        local, groups = taken.local, taken.groups
     work_group = required_work_group(path, text, found[1], *compiled) if local is None else _axes(local)
     if work_group is None:
         bounds = re.search(rf"__launch_bounds__\s*\(\s*([^(),]*)[^{{}};]*?\b{re.escape(found[1])}\s*\(", text)
         hint = f"; its __launch_bounds__ allows {bounds[1].strip()} work-items" if bounds else ""
-        words = "give local=(32, 8), --local 32,8 on the command line"
-        msg = f"kernel {found[1]!r} needs its work-group{hint}; {words}{offered_launch(text, found[1])}"
+        words = "give local=(32, 8) and groups=..., on the command line FILE:KERNEL<<<(n/32, m/8), (32, 8)>>>"
+        msg = f"kernel {found[1]!r} needs its launch{hint}; {words}{offered_launch(text, found[1])}"
         raise UnsupportedKernelError(msg, kernel=found[1])
     if (groups is None) == (global_size is None):
-        words = "needs the launch's extent; give groups=... or global_size=..., one of them"
+        words = "needs the launch's extent; give groups=... or global_size=... (--groups, --global), one of them"
         msg = f"kernel {found[1]!r} {words}{'' if groups else offered_launch(text, found[1])}"
         raise UnsupportedKernelError(msg, kernel=found[1])
     shape, extents = work_group, _axes(groups if groups is not None else global_size)
@@ -399,9 +412,35 @@ def source_kernel(
     if groups is None:
         extents = [f"ceil_div({extent}, {items})" for extent, items in zip(extents, shape, strict=True)]
     stand_ins = {str(key): str(value) for key, value in (stated or {}).items() if is_access(str(key))}
-    arguments = tuple(each.strip() for each in found[2].split(",")) if found[2] else ()
     launch = tuple(map(int, shape)), tuple(map(str, extents)), dict(defines or {}), tuple(map(str, folders))
-    return SourceKernel(path, text, found[1], arguments, *launch, *_stated(found[1], stated or {}), language, stand_ins)
+    return SourceKernel(
+        path,
+        text,
+        found[1],
+        arguments,
+        *launch,
+        *_stated(found[1], stated or {}),
+        language,
+        stand_ins,
+        "" if taken is None else f"line {taken.line}: {taken.text}",
+    )
+
+
+def _of_host(
+    path: Path,
+    text: str,
+    name: str,
+    arguments: tuple[str, ...],
+    defines: Mapping[str, Any],
+    folders: Sequence[str | Path],
+    language: Language,
+) -> TakenLaunch | None:
+    """Return the launch of a kernel that its file does, if that can be taken."""
+    if not offered_launch(text, name):
+        return None
+    parsed = parsed_kernel(path, text, name, arguments, defines, tuple(map(str, folders)), language)
+    parameters = [(own, kind.is_integer) for own, _, kind in _parameters(parsed)]
+    return taken_launch(text, name, arguments, parameters, defines)
 
 
 def _axes(extents: Any) -> list[Any]:

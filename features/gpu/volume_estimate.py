@@ -276,6 +276,6 @@ def require_gpu(machine: Machine) -> None:
     if machine.kind != "gpu":
         msg = (
             f"machine {machine.name} is a {machine.kind.upper()}: waves and volumes of work-groups, transactions of "
-            "sub-groups and the instruction roofline are for GPUs; name one of 'perflex machine list'"
+            "sub-groups and the instruction roofline are for GPUs; name one of 'perflex list machines'"
         )
         raise MachineError(msg, machine=machine.name)

@@ -18,7 +18,7 @@ from perflex.features.sized_kernel import with_own_sizes
 from perflex.features.tiles.costs import TileCosts
 from perflex.features.tiles.doubts import UNLIKE_DEVIATION, tile_doubts, unlike_judged
 from perflex.features.tiles.tile_kernel import TileKernel
-from perflex.machines.files import machine_of_device
+from perflex.machines.files import load_machine, machine_names, machine_of_device
 from perflex.machines.host import host_machine
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def value_doubts(calibration: CalibrationRecord, values: Mapping[str, Any]) -> t
 
 
 def machine_doubts(calibration: CalibrationRecord, machine: Machine | None) -> tuple[str, ...]:
-    """Return that predictions mix one machine's parameters with another one's facts, where they do.
+    """Return that predictions mix one machine's parameters with facts of another one, or of another maker.
 
     Raises
     ------
@@ -68,9 +68,15 @@ def machine_doubts(calibration: CalibrationRecord, machine: Machine | None) -> t
             f"{machine.name} is a {machine.kind.upper()}, and {whose}; name a machine of that kind, or calibrate there"
         )
         raise MachineError(msg, machine=machine.name)
-    # Without samples a transferred calibration is of no machine.
+    # Without samples a transferred calibration is of no machine, but its sources have makers.
     if not calibration.has_samples:
-        return ()
+        sources = () if calibration.transferred is None else map(_plain, calibration.transferred.sources)
+        names = {_plain(name): name for name in machine_names()}
+        makers = {load_machine(names[source]).vendor for source in sources if source in names}
+        if not makers or not machine.vendor or machine.vendor in makers:
+            return ()
+        known = f"only times of {' and '.join(sorted(makers))}'s devices are behind it"
+        return (f"{known}, and {machine.name} is {machine.vendor}'s: it may be wrong by many times",)
     own = calibration.machine or cpu or ("" if found is None else found.name)
     names = {*given, *(() if found is None else (found.name, *found.aliases))}
     if not own or {*map(_plain, names)} & {*map(_plain, (machine.name, *machine.aliases))}:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from perflex.cli.options import SourceCommand, takes_source
 from perflex.cli.terminal import terminal_of
@@ -17,7 +18,7 @@ _COMMANDS = {
     "demo": ("evaluate", "Predict matrix multiplication, then measure it.", "--out demo-out"),
     "devices": ("devices", "List the OpenCL and CUDA devices, and which work.", "--json"),
     "doctor": ("devices", "Check whether this machine is fit to measure on.", "--seconds 20"),
-    "catalog": ("features", "List the generators of measurement kernels.", "matmul_sq"),
+    "list": ("listing:listed", "List models, calibrations, machines, generators.", "machines"),
     "features": (
         "features",
         "Count the operations, accesses and launches of a kernel.",
@@ -71,8 +72,15 @@ _COMMANDS = {
         "examples/transposes.py:tiled n=1024 --machine V100 --time bound",
     ),
     "evaluate": ("evaluate", "Run three published studies on this machine's devices.", "matmul --out evaluation"),
-    "machine": ("machine", "List, show or detect machines: hardware facts, with sources.", "show V100"),
+    "machine": ("machine", "Show or detect a machine: hardware facts, with sources.", "show V100"),
     "store": ("store", "List, export, check and prune the stored measurements.", "list"),
+}
+# Sections of the help; all others come last.
+_SECTIONS = {
+    "See what is there": ("devices", "doctor", "list", "machine"),
+    "Calibrate": ("calibrate", "transfer", "diagnose"),
+    "Count and predict": ("features", "predict", "rank", "prune", "tune"),
+    "Estimate from a machine's facts": ("volumes", "layers", "block", "roofline"),
 }
 # Those that take kernels in OpenCL C and CUDA C, with the options of their launch.
 _TAKE_KERNELS = ("features", "predict", "rank", "volumes", "layers", "roofline")
@@ -80,10 +88,22 @@ _TAKE_KERNELS = ("features", "predict", "rank", "volumes", "layers", "roofline")
 _WIDTH = 76
 
 
+class _Sections(TyperGroup):
+    """The program, whose help shows commands in sections."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - as typer calls it
+        """Write what help says of commands."""
+        others = tuple(name for name in _COMMANDS if not any(name in names for names in _SECTIONS.values()))
+        for title, names in {**_SECTIONS, "Others": others}.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, _COMMANDS[name][1]) for name in names])
+
+
 def application(name: str = "") -> typer.Typer:
     """Return the application with the command of a name alone, whose module is all that is loaded; else with all."""
     app = typer.Typer(
         name="perflex",
+        cls=_Sections,
         help="Calibrated cost models for OpenCL and GPU kernels. "
         "'perflex COMMAND --help' explains a command. Examples name files of perflex's folder 'examples'.",
         no_args_is_help=True,
@@ -94,9 +114,10 @@ def application(name: str = "") -> typer.Typer:
     )
     app.callback()(_options)
     for known in [name] if name in _COMMANDS else _COMMANDS:
-        module, summary, words = _COMMANDS[known]
+        place, summary, words = _COMMANDS[known]
+        module, _, attribute = place.partition(":")
         example = _example(f"perflex {known} {words}")
-        found = getattr(import_module(f"perflex.cli.{module}"), known.replace("-", "_"))
+        found = getattr(import_module(f"perflex.cli.{module}"), attribute or known.replace("-", "_"))
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=known, short_help=summary, epilog=example)
         else:

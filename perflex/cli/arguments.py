@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain, product
+from math import inf, prod
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perflex.errors import PerflexError
 from perflex.file_io import require_writable
 from perflex.yaml_file import schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import typer
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 GENERAL_GPU = "general_gpu"
 """The calibration that comes with perflex for any GPU with a machine file."""
 
+LAUNCH_FORM = "write groups and work-group, such as '<<<(n/32, m/8), (32, 8)>>>'"
+_MOST_SIZES = 100_000
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|h|)")
 SCOP_SUFFIXES = (".yaml", ".yml")
 SOURCE_SUFFIXES = (
@@ -35,7 +38,7 @@ SOURCE_SUFFIXES = (
 )
 # A kernel's template arguments may hold colons: FILE.cu:kernel<a::b>.
 _IN_SOURCE = re.compile(rf"(.*?(?:{'|'.join(map(re.escape, SOURCE_SUFFIXES))})):(.*)", re.DOTALL)
-_SERIES = re.compile(r"\s*([A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)\s*=\s*(\d+)\s*:\s*(\d+)\s*:\s*(\d+)\s*")
+_SERIES = re.compile(r"[\w\s,]+=[\d\s,:+-]+")
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0}
 
 
@@ -86,22 +89,64 @@ def _is_calibration(word: str) -> bool:
     return not schema or "calibration" in schema
 
 
-def read_sizes(words: Iterable[str]) -> dict[str, int]:
-    """Return sizes given as ``name=value`` with integer values."""
-    sizes: dict[str, int] = {}
+def read_series(words: Iterable[str]) -> list[dict[str, int]]:
+    """Return every combination of the sizes that words give: ``n=1024``, ``n=512,1024``, ``nx,ny=128:1024:64``.
+
+    A series ``first:last:step`` has both ends; names in one word have one value.
+
+    Raises
+    ------
+    ArgumentError
+        A word cannot be read, or a size is given twice.
+    """
+    names: list[str] = []
+    choices: list[list[dict[str, int]]] = []
     for word in words:
-        name, equals, text = (part.strip() for part in word.partition("="))
-        if not equals or not name.isidentifier():
-            msg = f"cannot read size {word!r}; write name=value, such as n=1024"
+        left, equals, right = word.partition("=")
+        own = [name.strip() for name in left.split(",")]
+        if not equals or not all(map(str.isidentifier, own)):
+            msg = f"cannot read size {word!r}; write name=value, such as n=1024, n=512,1024 or nx,ny=128:1024:64"
             raise ArgumentError(msg, word=word)
-        if name in sizes:
-            msg = f"size {name!r} is given twice; give it once"
+        names += own
+        if twice := next((name for name in own if names.count(name) > 1), None):
+            msg = f"size {twice!r} is given twice; give it once"
             raise ArgumentError(msg, word=word)
-        try:
-            sizes[name] = int(text)
-        except ValueError:
-            msg = f"size {name!r} must be an integer, not {text!r}"
-            raise ArgumentError(msg, word=word) from None
+        values = [_values(part, left) for part in right.split(",")]
+        if sum(map(len, values)) * prod(map(len, choices)) > _MOST_SIZES:
+            msg = f"{word} makes more than {_MOST_SIZES} combinations of sizes; give fewer, or a larger step"
+            raise ArgumentError(msg, word=word)
+        choices.append([dict.fromkeys(own, value) for value in chain(*values)])
+    return [{name: value for each in chosen for name, value in each.items()} for chosen in product(*choices)]
+
+
+def _values(text: str, name: str) -> Sequence[int]:
+    """Return the numbers that one is, or ``first:last:step``."""
+    try:
+        numbers = [int(each) for each in text.split(":")]
+    except ValueError:
+        numbers = []
+    match numbers:
+        case [number]:
+            return [number]
+        case [first, last, step] if first <= last and step > 0:
+            return range(first, last + 1, step)
+    msg = f"size {name.strip()!r} must be an integer, or a rising series first:last:step, not {text!r}"
+    raise ArgumentError(msg, word=text)
+
+
+def read_sizes(words: Iterable[str]) -> dict[str, int]:
+    """Return sizes of one value each.
+
+    Raises
+    ------
+    ArgumentError
+        As of `read_series`, or there are several values.
+    """
+    sizes, *more = read_series(words := list(words))
+    if more:
+        series = next(word for word in words if len(read_series([word])) > 1)
+        msg = f"{series} has several values, which only 'predict' and 'layers' take; give one"
+        raise ArgumentError(msg, word=series)
     return sizes
 
 
@@ -116,12 +161,52 @@ def read_kernels_and_sizes(words: Iterable[str]) -> tuple[list[str], dict[str, i
     words = list(words)
     # A path and a script's arguments may hold equals signs: what follows the last colon decides elsewhere.
     kernels = [
-        word for word in words if word.endswith(SCOP_SUFFIXES) or is_space(word) or "=" not in word.rpartition(":")[2]
+        word
+        for word in words
+        if word.endswith(SCOP_SUFFIXES)
+        or is_space(word)
+        or not ("=" in word.rpartition(":")[2] or _SERIES.fullmatch(word))
     ]
     if not kernels:
         msg = "there is no kernel; name one as KERNEL.py:function or SCOP.yaml before the sizes"
         raise ArgumentError(msg)
     return kernels, read_sizes(word for word in words if word not in kernels)
+
+
+def require_known_sizes(given: Iterable[str], kernels: Iterable[Any], sizes: Mapping[str, Any]) -> None:
+    """Refuse given sizes that none of the kernels, described at `sizes`, has.
+
+    Raises
+    ------
+    ArgumentError
+        Names these sizes, and those of the kernels.
+    """
+    left, there = dict.fromkeys(given), dict[str, None]()
+    kernel = None
+    for kernel in kernels:
+        for name in _sizes_of(kernel, sizes) if left else ():
+            there[name] = None
+            left.pop(name, None)
+            if not left:
+                return
+        if getattr(kernel, "takes_any_size", False):
+            return
+    if left and kernel is not None:
+        names = f"its sizes are {', '.join(there)}" if there else "it has no sizes"
+        msg = f"the kernel has no size {', '.join(left)}; {names}"
+        raise ArgumentError(msg)
+
+
+def _sizes_of(kernel: Any, sizes: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a kernel's sizes, and floating-point arguments of source code, which timings take."""
+    from perflex.features import extract_scop
+
+    # Of a kernel that is described for numbers alone the description has no sizes.
+    yield from getattr(kernel, "sizes", None) or ()
+    yield from (name for name, space, *_ in getattr(kernel, "arguments", ()) if not space)
+    if not getattr(kernel, "takes_any_size", False):
+        scop = extract_scop(kernel, sizes)
+        yield from (*scop.parameters, *scop.unknown_extents)
 
 
 def read_pairs(words: Iterable[str], option: str, example: str) -> dict[str, str]:
@@ -143,32 +228,10 @@ def read_seconds(word: str, option: str) -> float:
     found = _DURATION.fullmatch(word.strip())
     seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
     # A number of hundreds of digits reads as infinity.
-    if not 0 < seconds < math.inf:
+    if not 0 < seconds < inf:
         msg = f"cannot read {option} {word!r}; write a positive duration such as 30s, 500ms, 2min or 1h"
         raise ArgumentError(msg, word=word)
     return seconds
-
-
-def series_sizes(series: str, given: Mapping[str, int], parameters: Sequence[str]) -> list[dict[str, int]]:
-    """Return the sizes of each member of a series ``NAME[,NAME]=FIRST:LAST:STEP``, ends included; `given` ones stay."""
-    match = _SERIES.fullmatch(series)
-    if match is None:
-        msg = f"cannot read --series {series!r}; write e.g. nx,ny=128:1024:64"
-        raise ArgumentError(msg, word=series)
-    names = [name.strip() for name in match[1].split(",")]
-    first, last, step = (int(match[i]) for i in (2, 3, 4))
-    if not (0 < first <= last and step > 0):
-        msg = f"--series {series!r} is empty; the first size must be positive, the last not below it, the step positive"
-        raise ArgumentError(msg, word=series)
-    twice = [name for name in names if name in given or names.count(name) > 1 or name not in parameters]
-    if twice:
-        msg = f"size {twice[0]!r} is given twice or is none of the kernel's: {', '.join(parameters)}"
-        raise ArgumentError(msg, word=series)
-    left = [name for name in parameters if name not in names and name not in given]
-    if left:
-        msg = f"size {', '.join(left)} has no value; give it"
-        raise ArgumentError(msg, word=series)
-    return [{**given, **dict.fromkeys(names, value)} for value in range(first, last + 1, step)]
 
 
 def names_kernel(word: str) -> bool:
@@ -185,7 +248,23 @@ def file_and_name(word: str) -> tuple[str, str]:
     """Return the file and the kernel or function in it that a word names; the file is empty where there is no colon."""
     found = _IN_SOURCE.fullmatch(word)
     file, _, name = word.rpartition(":")
-    return (found[1], found[2]) if found else (file, name)
+    return (found[1], found[2].partition("<<<")[0].strip()) if found else (file, name)
+
+
+def launch_in(word: str) -> str:
+    """Return the launch that stands behind a kernel of source code, ``<<<groups, work-group>>>``, or nothing.
+
+    Raises
+    ------
+    ArgumentError
+        It has no end.
+    """
+    found = _IN_SOURCE.fullmatch(word)
+    _, begun, launch = found[2].partition("<<<") if found else ("", "", "")
+    if begun and not launch.endswith(">>>"):
+        msg = f"cannot read the launch of {word!r}; {LAUNCH_FORM}"
+        raise ArgumentError(msg, word=word)
+    return launch.removesuffix(">>>")
 
 
 def is_space(word: str) -> bool:

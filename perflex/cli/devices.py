@@ -87,7 +87,8 @@ def _show_examined(terminal: Terminal, report: DoctorReport) -> None:
     columns = [text("state"), text("check"), text("found"), text("advice")]
     found = {"this machine": report.findings} | {f"{one.device}: {one.verdict}": one.findings for one in report.devices}
     for caption, findings in found.items():
-        terminal.show_result(Table.of(caption, columns, findings), indent=2)
+        terminal.show(caption)
+        terminal.show_result(Table.of("", columns, findings), indent=2)
         terminal.show("")
     terminal.show(report.verdict)
 

@@ -1,4 +1,4 @@
-"""``perflex features`` and ``perflex catalog``: what a kernel does, counted, and generators of measurement kernels."""
+"""``perflex features``: what a kernel does, counted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from perflex.cli.json_output import picked, print_json
 from perflex.cli.lines import LinesOption, lines_content, require_source, show_lines
 from perflex.cli.options import JsonOption, KernelArgument, MachineOption, RegistersOption
 from perflex.cli.terminal import sizes_text, terminal_of
-from perflex.errors import TagError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from perflex.cli.terminal import Terminal
     from perflex.compiled.program import CompiledProgram
     from perflex.features import CountedFeature
-    from uipick import Generator
 
 _FOR_MACHINE = "machine"
 
@@ -48,7 +46,7 @@ def features(
     as_json: JsonOption = False,
 ) -> None:
     """Count operations, accesses with strides and reuse, barriers and launches of a kernel."""
-    from perflex.cli.arguments import ArgumentError, read_sizes
+    from perflex.cli.arguments import ArgumentError, read_sizes, require_known_sizes
     from perflex.cli.kernel_files import load_kernel
     from perflex.features import count_features, extract_scop
     from perflex.features.target import resolve_target, using_code, using_machine
@@ -62,7 +60,7 @@ def features(
         _show_lines(terminal_of(context), loaded, kernel, given, as_json=as_json)
         return
     scop = extract_scop(loaded, given)
-    terminal_of(context).warn_of_unknown_sizes(given, [scop], [loaded])
+    require_known_sizes(given, [scop, loaded], given)
     if not code and machine is not None and _needs_code(identifier or ()):
         code = _FOR_MACHINE
     found = _code(loaded, given, code, machine) if code else None
@@ -87,9 +85,10 @@ def features(
 
 def _show_lines(terminal: Terminal, kernel: Any, word: str, sizes: Mapping[str, int], *, as_json: bool) -> None:
     from perflex.analysis.source_lines import source_lines
+    from perflex.cli.arguments import require_known_sizes
 
     source = require_source(kernel, word)
-    terminal.warn_of_unknown_sizes(sizes, [], [source])
+    require_known_sizes(sizes, [source], sizes)
     found = source_lines(source, sizes)
     if as_json:
         print_json(lines_content(found))
@@ -132,57 +131,3 @@ def _content(entry: CountedFeature) -> dict[str, object]:
     if value is not None and value.is_integer():
         value = int(value)
     return {"value": value, **picked(entry, "expression", "unit", "exact")}
-
-
-def catalog(
-    context: typer.Context,
-    tags: Annotated[
-        list[str] | None, typer.Argument(metavar="[TAG]...", help="Show generators that have all these tags.")
-    ] = None,
-    *,
-    as_json: JsonOption = False,
-) -> None:
-    """List the generators of measurement kernels, their tags, arguments and allowed values."""
-    from uipick import ALL_GENERATORS, KernelCollection
-
-    for tag in tags or []:
-        # Such a tag would match no generator, and an empty list explains nothing.
-        if ":" in tag:
-            msg = f"the catalog accepts generator tags only; {tag!r} chooses values of an argument; leave it out"
-            raise TagError(msg, tag=tag)
-    generators = KernelCollection(ALL_GENERATORS).matching_generators(tags or [])
-    if as_json:
-        print_json([_facts(generator) for generator in generators])
-        return
-    terminal = terminal_of(context)
-    for generator in generators:
-        terminal.show(*_lines(generator), "", bold=len(generator.name))
-
-
-def _facts(generator: Generator) -> dict[str, object]:
-    return {
-        "name": generator.name,
-        "tags": sorted(generator.tags),
-        "summary": generator.summary,
-        "arguments": [
-            {
-                "name": argument.name,
-                "type": argument.kind,
-                "allowed": argument.allowed_text,
-                "default": list(argument.values),
-                "meaning": argument.meaning,
-                "size": argument.name in generator.size_arguments,
-            }
-            for argument in generator.arguments
-        ],
-        "constraints": [constraint.description for constraint in generator.constraints],
-    }
-
-
-def _lines(generator: Generator) -> list[str]:
-    others = ", ".join(sorted(generator.tags - {generator.name}))
-    lines = [f"{generator.name}  {generator.summary}", *([f"    tags: {others}"] if others else [])]
-    for argument in generator.arguments:
-        default = ",".join(map(str, argument.values))
-        lines.append(f"    {argument.name}: {argument.allowed_text} (default {default})  {argument.meaning}")
-    return lines + [f"    where {constraint.description}" for constraint in generator.constraints]

@@ -8,32 +8,40 @@ import inspect
 import os
 import sys
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perflex.cli.arguments import (
+    LAUNCH_FORM,
     SCOP_SUFFIXES,
     SOURCE_SUFFIXES,
     ArgumentError,
     file_and_name,
     is_source,
     is_space,
+    launch_in,
     read_pairs,
+    require_known_sizes,
 )
-from perflex.cli.options import launch_given, machine_given
+from perflex.cli.options import launch_given, machine_given, remark
 from perflex.errors import PerflexError
 from perflex.search.modules_beside import modules_beside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from types import ModuleType
 
     import loopy as lp
 
+    from perflex.cli.options import SourceOptions
     from perflex.features import AnnotatedKernel, Scop, SourceKernel
     from perflex.features.from_source.parsing import Language
     from perflex.search.variant_space import VariantSpace
+
+# Variants that say which sizes all have.
+_FIRST = 8
 
 
 def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop | SourceKernel:
@@ -128,27 +136,41 @@ def _from_source(reference: str) -> SourceKernel:
     if not place.endswith(SOURCE_SUFFIXES):
         msg = f"{reference} names no kernel of the file{_kernels_of(reference)}"
         raise ArgumentError(msg, word=reference)
-    if (given.groups is None) == (given.extent is None):
-        words = "needs its launch: --local 32,8, and --groups or --global, such as --global nx,ny"
-        msg = f"{reference} {words}{'' if given.groups else _offered(place, name)}"
-        raise ArgumentError(msg, word=reference)
-    try:
-        local = None if given.local is None else [int(extent) for extent in given.local.split(",")]
-    except ValueError:
-        msg = f"cannot read --local {given.local!r}; write numbers, such as 32,8"
-        raise ArgumentError(msg, word=given.local) from None
+    local, groups, extent = _launch(reference, given)
     defined = read_pairs([word if "=" in word else f"{word}=1" for word in given.define or ()], "-D", "TILE=4")
-    return source_kernel(
+    kernel = source_kernel(
         Path(place),
         name,
         local=local,
-        groups=_extents(given.groups),
-        global_size=_extents(given.extent),
+        groups=groups,
+        global_size=extent,
         defines={**_macros_of_machine(Path(place)), **defined},
         folders=given.include or (),
         language=_language(),
         stated=read_pairs(given.state or (), "--state", "34=7.5"),
     )
+    if kernel.host_launch:
+        remark(f"launch of {place}, {kernel.host_launch}")
+    return kernel
+
+
+def _launch(reference: str, given: SourceOptions) -> tuple[list[int] | None, list[str] | None, list[str] | None]:
+    """Return work-group, work-groups and work-items: those behind the kernel's name, or else those of options."""
+    from perflex.features.from_source.host_launches import written_launch
+
+    if written := launch_in(reference):
+        try:
+            groups, local = written_launch(written)
+            return [int(extent) for extent in local], groups, None
+        except ValueError:
+            msg = f"cannot read the launch <<<{written}>>>; {LAUNCH_FORM}"
+            raise ArgumentError(msg, word=reference) from None
+    try:
+        items = None if given.local is None else [int(extent) for extent in given.local.split(",")]
+    except ValueError:
+        msg = f"cannot read --local {given.local!r}; write numbers, such as 32,8"
+        raise ArgumentError(msg, word=given.local) from None
+    return items, _extents(given.groups), _extents(given.extent)
 
 
 def _macros_of_machine(path: Path) -> dict[str, int]:
@@ -176,16 +198,6 @@ def _language() -> Language | None:
         msg = f"there is no language {named!r}; write --language opencl, cuda or hip"
         raise ArgumentError(msg, word=named)
     return found
-
-
-def _offered(place: str, name: str) -> str:
-    """Return how a file itself launches a kernel, for a message."""
-    from perflex.features.from_source.host_launches import offered_launch
-
-    try:
-        return offered_launch(Path(place).read_text(encoding="utf-8", errors="replace"), name.partition("<")[0])
-    except OSError:
-        return ""
 
 
 def _extents(text: str | None) -> list[str] | None:
@@ -216,6 +228,23 @@ def load_variants(word: str) -> VariantSpace:
         msg = f"{word} is a {type(found).__name__}; it must be a perflex.VariantSpace or return one"
         raise ArgumentError(msg, word=word)
     return found
+
+
+def require_sizes_of(variants: VariantSpace, given: Mapping[str, int]) -> None:
+    """Refuse sizes that none of the first variants has."""
+    from perflex.features import extract_scop
+
+    sizes = {**variants.sizes, **given}
+
+    def described() -> Iterator[Any]:
+        for settings in islice(variants, _FIRST):
+            with suppress(PerflexError):
+                kernel = variants.kernel(settings)
+                scop = extract_scop(kernel, sizes)
+                yield scop
+                yield kernel
+
+    require_known_sizes(given, described(), sizes)
 
 
 def _made(reference: str, kinds: tuple[type, ...]) -> object:

@@ -17,22 +17,7 @@ if TYPE_CHECKING:
     from perflex.machines.machine import Machine, Source
     from perflex.studies.machine_detect import Detected
 
-machine = typer.Typer(
-    no_args_is_help=True, help="List machines, show the facts of one with their sources, detect this one."
-)
-
-
-@machine.command("list", epilog="Example: perflex machine list --json")
-def list_(context: typer.Context, *, as_json: JsonOption = False) -> None:
-    """List the machines that come with perflex."""
-    from perflex.machines.files import load_machine, machine_names
-    from perflex.machines.machine import machine_table
-
-    machines = [load_machine(name) for name in machine_names()]
-    if as_json:
-        print_json([picked(entry, "name", "vendor", "kind", "aliases") for entry in machines])
-        return
-    terminal_of(context).show_result(machine_table(machines))
+machine = typer.Typer(no_args_is_help=True, help="Show the facts of a machine with their sources, detect this one.")
 
 
 @machine.command("show", epilog="Example: perflex machine show A100-40GB")

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from perflex.cli.completion import complete_device, complete_machine
+from perflex.cli.terminal import Terminal, terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +27,8 @@ SPACE_FILES = (
     "perflex-source file (.yaml)"
 )
 SizesArgument = Annotated[list[str] | None, typer.Argument(help="name=value of each size.")]
+SERIES = "name=value of each size; several as name=value,value,... or name=first:last:step"
+SeriesArgument = Annotated[list[str] | None, typer.Argument(help=f"{SERIES}.")]
 CalibrationArgument = Annotated[Path, typer.Argument(help="A calibration: a file, or a name of one of perflex.")]
 MachineOption = Annotated[
     str | None,
@@ -33,13 +36,13 @@ MachineOption = Annotated[
         "-m",
         "--machine",
         autocompletion=complete_machine,
-        help="Machine for features that need one: a name from 'perflex machine list', or a file.",
+        help="Machine for features that need one: a name from 'perflex list machines', or a file.",
     ),
 ]
 NeededMachineOption = Annotated[
     str,
     typer.Option(
-        "-m", "--machine", autocompletion=complete_machine, help="A name of 'perflex machine list', or a file."
+        "-m", "--machine", autocompletion=complete_machine, help="A name of 'perflex list machines', or a file."
     ),
 ]
 LaunchesOption = Annotated[
@@ -70,9 +73,6 @@ KernelsOption = Annotated[
     typer.Option(
         "--kernels", help="Python file with the functions, or a Scop's YAML file, of the table; may be repeated."
     ),
-]
-SeriesOption = Annotated[
-    str | None, typer.Option("--series", help="NAME[,NAME]=FIRST:LAST:STEP: sizes to vary, for a table of volumes.")
 ]
 OutFolderOption = Annotated[Path | None, typer.Option("--out", help="Folder for files; created if needed.")]
 OutFileOption = Annotated[Path, typer.Option("-o", "--out", help="File to write.")]
@@ -115,8 +115,10 @@ _FLAGS = {
     "local": "--local", "groups": "--groups", "extent": "--global", "define": "-D", "language": "--language",
     "include": "-I",
 }  # fmt: skip
+_OF_LAUNCHES = {"--local", "--groups", "--global"}
 _given: ContextVar[SourceOptions | None] = ContextVar("source options", default=None)
 _machine: ContextVar[str | None] = ContextVar("machine", default=None)
+_terminal: ContextVar[Terminal | None] = ContextVar("terminal", default=None)
 
 
 class SourceCommand(TyperCommand):
@@ -129,7 +131,7 @@ class SourceCommand(TyperCommand):
         self.params = own
         super().format_options(ctx, formatter)
         self.params = [*own, *added]
-        with formatter.section("Launch of a kernel in a file of source code"):
+        with formatter.section("Launch of kernels in source code, if not KERNEL.cl:name<<<groups,local>>>"):
             formatter.write_dl([record for each in added if (record := each.get_help_record(ctx)) is not None])
 
 
@@ -143,13 +145,23 @@ def machine_given() -> str | None:
     return _machine.get()
 
 
+def remark(text: str) -> None:
+    """Say something of what the command was given on standard error."""
+    (_terminal.get() or Terminal()).remarks.print(text, markup=False, soft_wrap=True)
+
+
 def _require_source(given: SourceOptions, words: Sequence[str]) -> None:
     """Refuse options of a launch where no word names source code, to which they would apply."""
-    from perflex.cli.arguments import ArgumentError, is_source
+    from perflex.cli.arguments import ArgumentError, is_source, launch_in
 
     unused = [flag for name, flag in _FLAGS.items() if getattr(given, name)]
-    if unused and not any(map(is_source, words)):
+    sources = [word for word in words if is_source(word)]
+    if unused and not sources:
         msg = f"{', '.join(unused)}: only for kernels in files of OpenCL C or CUDA C, and none is named; leave out"
+        raise ArgumentError(msg, word=unused[0])
+    unused = [flag for flag in unused if flag in _OF_LAUNCHES]
+    if unused and all(map(launch_in, sources)):
+        msg = f"{', '.join(unused)}: each kernel has its launch behind its name, <<<...>>>; leave out"
         raise ArgumentError(msg, word=unused[0])
 
 
@@ -163,11 +175,13 @@ def takes_source(command: Callable[..., None]) -> Callable[..., None]:
         _require_source(given, [options["kernel"]] if "kernel" in options else options["words"])
         token = _given.set(given)
         named = _machine.set(options.get("machine"))
+        terminal = _terminal.set(terminal_of(options["context"]))
         try:
             command(*arguments, **options)
         finally:
             _given.reset(token)
             _machine.reset(named)
+            _terminal.reset(terminal)
 
     added = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hints[name]) for name in LAUNCH

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from perflex.cli.launches import calibration_of_launch, launch_of, refuse_for_la
 from perflex.cli.lines import LinesOption, lines_content, require_source, show_lines
 from perflex.cli.options import (
     KERNEL_FILES,
+    SERIES,
     CachesOption,
     DeviceOption,
     JsonOption,
@@ -23,7 +23,7 @@ from perflex.cli.options import (
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from perflex.analysis.source_lines import SourceLines
@@ -47,8 +47,7 @@ def predict(
         list[str],
         typer.Argument(
             metavar="[CALIBRATION] KERNEL [SIZES]...",
-            help=f"A calibration file, unless --machine names a GPU; {KERNEL_FILES}; "
-            "name=value or name=value,value,...",
+            help=f"A calibration file, unless --machine names a GPU; {KERNEL_FILES}; {SERIES}.",
         ),
     ],
     *,
@@ -69,7 +68,14 @@ def predict(
 
     With --out the table of predictions is written (predictions.csv), and a page of all that is known (report.html).
     """
-    from perflex.cli.arguments import ArgumentError, file_and_name, read_calibration, require_writable_folder
+    from perflex.cli.arguments import (
+        ArgumentError,
+        file_and_name,
+        read_calibration,
+        read_series,
+        require_known_sizes,
+        require_writable_folder,
+    )
     from perflex.cli.kernel_files import load_kernel
 
     if device and not time:
@@ -81,7 +87,8 @@ def predict(
     unit = load_kernel(kernel)
     source = require_source(unit, kernel) if lines else None
     terminal = terminal_of(context)
-    chosen = _combinations(sizes)
+    chosen = read_series(sizes)
+    require_known_sizes(chosen[0], [unit], chosen[0])
     if out is not None:
         require_writable_folder(out, context)
     if launch_of(unit) is not None:
@@ -91,8 +98,7 @@ def predict(
     with terminal.warnings_shown():
         file, name = file_and_name(kernel)
         found = [loaded.explain(unit, each, confidence, machine=machine, name=name if file else "") for each in chosen]
-        terminal.warn_of_sizes(chosen[0], [unit], chosen[0])
-        shown = [] if source is None else [_lines(source, one, machine) for one in found]
+        shown = [] if source is None else [_lines(source, one, loaded, machine) for one in found]
         if time:
             from perflex.calibration.device_match import timing_device
             from perflex.calibration.prediction import timed
@@ -121,10 +127,10 @@ def _knows_launches(loaded: Calibration) -> bool:
     return loaded.transferred is not None and loaded.transferred.launches is not None
 
 
-def _lines(source: SourceKernel, found: Prediction, machine: str | None) -> SourceLines:
+def _lines(source: SourceKernel, found: Prediction, loaded: Calibration, machine: str | None) -> SourceLines:
     from perflex.analysis.source_lines import source_lines
 
-    return source_lines(source, found.sizes, found.calibration, machine=machine)
+    return source_lines(source, found.sizes, loaded, machine=machine)
 
 
 def _content(found: Prediction) -> dict[str, Any]:
@@ -165,15 +171,3 @@ def _show(terminal: Terminal, found: Sequence[Prediction], lines: Sequence[Sourc
         terminal.show_result(one.cost_table(_MOST_COSTS))
         if lines:
             show_lines(terminal, lines[place], indent=2)
-
-
-def _combinations(words: Sequence[str]) -> list[Mapping[str, int]]:
-    """Return every combination of the values that ``name=value,value`` words give."""
-    from perflex.cli.arguments import read_sizes
-
-    choices = []
-    for word in words:
-        name, equals, text = word.partition("=")
-        parts = text.split(",") if equals else [""]
-        choices.append([f"{name}={part}" if equals else word for part in parts])
-    return [read_sizes(combination) for combination in itertools.product(*choices)]

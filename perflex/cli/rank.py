@@ -142,8 +142,14 @@ def prune(
 
 
 def _ranked(context: typer.Context, asked: _Asked, content: Any) -> None:
-    from perflex.cli.arguments import is_space, read_calibration, read_kernels_and_sizes, require_writable_folder
-    from perflex.cli.kernel_files import load_kernel, load_variants
+    from perflex.cli.arguments import (
+        is_space,
+        read_calibration,
+        read_kernels_and_sizes,
+        require_known_sizes,
+        require_writable_folder,
+    )
+    from perflex.cli.kernel_files import load_kernel, load_variants, require_sizes_of
     from perflex.search.variants import variants_of
 
     _refuse(asked)
@@ -160,10 +166,13 @@ def _ranked(context: typer.Context, asked: _Asked, content: Any) -> None:
     if asked.compiled:
         msg = "--compile is for a function that launches a Triton kernel; leave it out"
         raise ArgumentError(msg)
+    if isinstance(found, dict):
+        require_known_sizes(sizes, found.values(), sizes)
+    else:
+        require_sizes_of(found, sizes)
     with terminal.warnings_shown(doubts=False):
         with counting(terminal, "rank:", found) as run:
             variants = variants_of(found, loaded, sizes, machine=machine, run=run)
-        terminal.warn_of_sizes(sizes, [variants.kernel(0)] if alone else variants.kernels, variants.sizes[0])
         ranking, batch, on = _measured(terminal, variants, loaded, keep, asked)
     if asked.out is not None:
         _write(ranking, on, asked.out)
@@ -215,17 +224,17 @@ def _launches(
     terminal: Terminal, kernels: dict[str, Any], sizes: dict[str, int], loaded: Calibration, asked: _Asked
 ) -> bool:
     """Show the configurations of a launch of a Triton kernel; return whether there is one."""
-    launched = [launch_of(one) for one in kernels.values()]
-    if not any(launched):
+    launched = next(filter(None, map(launch_of, kernels.values())), None)
+    if launched is None:
         return False
-    if len(launched) > 1:
+    if len(kernels) > 1:
         msg = "a launch of a Triton kernel is ranked alone, for its configurations are; give one"
         raise ArgumentError(msg, word=list(kernels)[1])
     assumed = asked.launches is not None or asked.caches is not None
     refuse_for_launch(time=asked.time or bool(asked.measure or asked.times), assumed=assumed)
     given = asked.words[0] not in kernels
     calibration = calibration_of_launch(loaded, asked.machine, given=given)
-    rank_launch(terminal, launched[0], sizes, calibration, compiled=asked.compiled, as_json=asked.as_json)
+    rank_launch(terminal, launched, sizes, calibration, compiled=asked.compiled, as_json=asked.as_json)
     return True
 
 

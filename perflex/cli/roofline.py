@@ -46,7 +46,7 @@ def roofline(
     from perflex.analysis.roofline_report import absent_lines, ceiling_table, roofline_tables
     from perflex.analysis.roofline_report import as_json as json_of
     from perflex.calibration.calibration import Calibration
-    from perflex.cli.arguments import require_writable_folder
+    from perflex.cli.arguments import require_known_sizes, require_writable_folder
     from perflex.features import extract_scop
     from perflex.features.target import using_machine
     from perflex.machines.files import load_machine, machine_of_device
@@ -60,7 +60,7 @@ def roofline(
         require_writable_folder(out, context)
     ceilings = ceilings_of(where, loaded)
     scops = {name: extract_scop(kernel, sizes) for name, kernel in kernels.items()}
-    terminal.warn_of_unknown_sizes(sizes, scops.values(), kernels.values())
+    require_known_sizes(sizes, [*scops.values(), *kernels.values()], sizes)
     places = [place_of(scop, sizes, where, ceilings, name=name, registers=registers) for name, scop in scops.items()]
     on = ""
     if kind == "measured":

@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
-    from typing import Any, TextIO
+    from typing import TextIO
 
     import typer
     from rich.console import Console
 
-    from perflex.features.scop.scop import Scop
     from perflex.tables import Table
 
 # On narrower terminals lines are broken by the terminal.
@@ -119,29 +118,6 @@ class Terminal:
         from rich.console import Console
 
         return Console(stderr=True, highlight=False, quiet=self.quiet)
-
-    def warn_of_sizes(self, given: Iterable[str], kernels: Iterable[Any], sizes: Mapping[str, Any]) -> None:
-        """Remark on given sizes that none of the kernels, described at `sizes`, has."""
-        from perflex.features import extract_scop
-
-        kernels = list(kernels)
-        self.warn_of_unknown_sizes(given, [extract_scop(kernel, sizes) for kernel in kernels], kernels)
-
-    def warn_of_unknown_sizes(self, given: Iterable[str], scops: Iterable[Scop], kernels: Iterable[Any]) -> None:
-        """Remark on sizes that no kernel has, which are of no effect."""
-        kernels = list(kernels)
-        if any(getattr(kernel, "takes_any_size", False) for kernel in kernels):
-            return
-        # Of a kernel that is described for numbers alone the description has no sizes.
-        own = (size for kernel in kernels for size in getattr(kernel, "sizes", None) or ())
-        there = tuple(
-            dict.fromkeys([*(size for scop in scops for size in (*scop.parameters, *scop.unknown_extents)), *own])
-        )
-        unknown = [name for name in given if name not in there]
-        if unknown:
-            names = f"its sizes are {', '.join(there)}" if there else "it has no sizes"
-            text = f"warning: the kernel has no size {', '.join(unknown)}; {names}"
-            self.remarks.print(text, style="yellow", markup=False, soft_wrap=True)
 
     @contextmanager
     def warnings_shown(self, *, doubts: bool = True) -> Iterator[None]:

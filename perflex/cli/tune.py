@@ -55,7 +55,7 @@ def tune(
     learned from. Variants are timed on --device, else on the device of the calibration or of --machine.
     """
     from perflex.cli.arguments import names_kernel, read_calibration, read_seconds, read_sizes
-    from perflex.cli.kernel_files import load_variants
+    from perflex.cli.kernel_files import load_variants, require_sizes_of
     from perflex.file_io import require_writable
     from perflex.search.tuner import SearchOptions
     from perflex.search.tuning import tune as searched
@@ -74,11 +74,11 @@ def tune(
         loaded, words = read_calibration(words, machine, SPACE_FILES)
     space, *sizes = words
     terminal, variants, given = terminal_of(context), load_variants(space), read_sizes(sizes)
+    require_sizes_of(variants, given)
     with terminal.warnings_shown(doubts=False), counting(terminal, "tune:", variants) as run:
         found = searched(
             variants, given, calibration=loaded, device=device or None, machine=machine, options=options, run=run
         )
-    terminal.warn_of_sizes(given, [found.kernel()], {**variants.sizes, **given})
     if out is not None:
         found.save(out)
     if as_json:

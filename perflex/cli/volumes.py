@@ -15,7 +15,7 @@ from perflex.cli.options import (
     KernelArgument,
     NeededMachineOption,
     RegistersOption,
-    SeriesOption,
+    SeriesArgument,
     SizesArgument,
 )
 from perflex.cli.terminal import sizes_text, terminal_of, time_text
@@ -40,7 +40,7 @@ def volumes(
 ) -> None:
     """Estimate the data volumes of a kernel between registers, L1, L2 and DRAM, per launch, without running it."""
     from perflex.analysis.roofline import limits_of
-    from perflex.cli.arguments import read_sizes
+    from perflex.cli.arguments import read_sizes, require_known_sizes
     from perflex.cli.kernel_files import load_work_items
     from perflex.features import extract_scop
     from perflex.features.gpu.volume_estimate import estimate_volumes
@@ -51,8 +51,8 @@ def volumes(
     loaded = load_work_items(kernel)
     scop = extract_scop(loaded, given)
 
+    require_known_sizes(given, [scop, loaded], given)
     terminal = terminal_of(context)
-    terminal.warn_of_unknown_sizes(given, [scop], [loaded])
     found = estimate_volumes(scop, scop.checked(given), where, registers=registers, caches=caches)
     values = found.features()
     limits = limits_of(found, scop, given, where)
@@ -108,7 +108,7 @@ _CONFLICT = ("level", "array", "loop", "stride_bytes", "lines", "sets", "ways", 
 def layers(
     context: typer.Context,
     kernel: KernelArgument,
-    sizes: SizesArgument = None,
+    sizes: SeriesArgument = None,
     *,
     machine: NeededMachineOption,
     cores: Annotated[int, typer.Option(min=1, help="Active cores, which share caches.")] = 1,
@@ -116,38 +116,37 @@ def layers(
         list[str] | None,
         typer.Option(help="LOOP=SIZE: block a loop; lid0, lid1 are the work-group's axes; may be repeated."),
     ] = None,
-    series: SeriesOption = None,
-    out: Annotated[Path | None, typer.Option(help="PNG file for the picture of --series.")] = None,
+    out: Annotated[Path | None, typer.Option(help="PNG file for the picture of a series of sizes.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show layer conditions, the sizes that meet them, and the bytes per iteration between a CPU's cache levels."""
-    from perflex.cli.arguments import ArgumentError, read_sizes, series_sizes
+    from perflex.cli.arguments import ArgumentError, read_series, read_sizes, require_known_sizes
     from perflex.cli.kernel_files import load_work_items
     from perflex.features import extract_scop
     from perflex.features.cpu.ecm_estimate import estimate_ecm
     from perflex.machines.files import load_machine
 
     terminal, where = terminal_of(context), load_machine(machine)
-    given, blocks = read_sizes(sizes or ()), read_sizes(block or ())
+    members, blocks = read_series(sizes or ()), read_sizes(block or ())
+    given = members[0]
     loaded = load_work_items(kernel)
     scop = extract_scop(loaded, given)
-    terminal.warn_of_unknown_sizes(given, [scop], [loaded])
-    given = {name: value for name, value in given.items() if name in scop.parameters}
+    require_known_sizes(given, [scop, loaded], given)
 
     def estimate(chosen: Mapping[str, int]) -> EcmEstimate:
-        return estimate_ecm(scop, chosen, where, cores=cores, blocks=blocks)
+        own = {name: value for name, value in chosen.items() if name in scop.parameters}
+        return estimate_ecm(scop, own, where, cores=cores, blocks=blocks)
 
-    if series is not None:
-        members = series_sizes(series, given, scop.parameters)
-        # Sizes of a series share one value: the first stands for all of them.
-        name = next(name for name in members[0] if name not in given)
-        if out is not None:
-            _check_picture(out)
-        _show_series(terminal, [(member[name], estimate(member)) for member in members], name, out, as_json=as_json)
-        return
+    varying = [name for name in given if any(member[name] != given[name] for member in members)]
     if out is not None:
-        msg = "--out is for the picture of a series; add --series NAME=FIRST:LAST:STEP"
-        raise ArgumentError(msg, word="--out")
+        if not varying or any(member[name] != member[varying[0]] for member in members for name in varying):
+            msg = "--out is for the picture of one series of sizes; give it, such as n=128:1024:64"
+            raise ArgumentError(msg, word="--out")
+        _check_picture(out)
+    if varying:
+        rows = [({name: member[name] for name in varying}, estimate(member)) for member in members]
+        _show_series(terminal, rows, out, as_json=as_json)
+        return
     found = estimate(given)
     if as_json:
         print_json({**_content(found), "sizes": given, "blocks": blocks})
@@ -166,21 +165,23 @@ def _check_picture(out: Path) -> None:
 
 
 def _show_series(
-    terminal: Terminal, rows: list[tuple[int, EcmEstimate]], name: str, out: Path | None, *, as_json: bool
+    terminal: Terminal, rows: list[tuple[dict[str, int], EcmEstimate]], out: Path | None, *, as_json: bool
 ) -> None:
+    sizes, first = rows[0]
     if out is not None:
         from perflex.analysis.volume_series import draw_layers
 
-        draw_layers(rows, name, out)
-    from perflex.features.cpu.ecm_result import series_table
-
-    first = rows[0][1]
+        # Those that vary together have one value.
+        name = next(iter(sizes))
+        draw_layers([(each[name], found) for each, found in rows], name, out)
     if as_json:
-        content = [{name: size, "volumes": _volumes(found)} for size, found in rows]
+        content = [{**each, "volumes": _volumes(found)} for each, found in rows]
         print_json({**picked(first, "kernel", "machine"), "series": content})
         return
+    from perflex.features.cpu.ecm_result import series_table
+
     terminal.show(f"kernel {first.heading}")
-    terminal.show_result(series_table(rows, name), indent=2)
+    terminal.show_result(series_table(rows), indent=2)
     if out is not None:
         terminal.show(f"picture: {out}")
 
@@ -240,10 +241,11 @@ def block(
 ) -> None:
     """Choose block sizes of a stencil so that caches hold rows or planes of a block, without running it."""
     from perflex.analysis.block_choice import choose_block
-    from perflex.cli.arguments import read_pairs, read_sizes
+    from perflex.cli.arguments import read_pairs, read_sizes, require_known_sizes
     from perflex.cli.kernel_files import load_work_items
 
     loaded, given = load_work_items(kernel), read_sizes(sizes or ())
+    require_known_sizes(given, [loaded], given)
     found = choose_block(
         loaded,
         given,
@@ -253,7 +255,6 @@ def block(
         lanes=lanes,
         tiles_per_core=tiles_per_core,
     )
-    terminal_of(context).warn_of_sizes(given, [loaded], given)
     if as_json:
         print_json(found)
         return

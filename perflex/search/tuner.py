@@ -173,7 +173,7 @@ class Tuner:
         self.given = frozenset(self._times)
 
     @staticmethod
-    def _known_rows(space: object, measured: Measured) -> dict[int | str, float]:
+    def _known_rows(space: object, measured: Measured) -> Mapping[Any, float]:
         """Return the times that are known before, by number, or by name where there is no space that knows them."""
         if isinstance(space, Variants):
             numbers, seconds = space.measured_rows(measured)
@@ -181,7 +181,7 @@ class Tuner:
         if not isinstance(measured, Mapping):
             msg = "only variants of a VariantSpace are found in a tuner's file; give times by name"
             raise CalibrationError(msg)
-        return dict(measured)
+        return measured
 
     def _first_size(self) -> int:
         fewest, most = _FIRST

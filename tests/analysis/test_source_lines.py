@@ -101,9 +101,9 @@ def test_bounds_and_what_was_stated_are_marked(tmp_path, capfd):
     assert main(["features", place, "--local", "64", "--groups", "2", "--state", "5=4", "--lines"]) == 0
     found = " ".join(capfd.readouterr().out.split())
     # 128 work-items with 4 iterations each.
-    assert "sum += 1.0f; ~ 512 0 0 " in found
+    assert "sum += 1.0f; 512 0 0 as stated " in found
     assert "if (a[i] > 0) 128 128 512 " in found
-    assert found.endswith("y[i] = sum; 0 <= 128 <= 512")
+    assert found.endswith("y[i] = sum; 0 128 512 upper bound")
 
 
 def test_notebooks_show_a_table():

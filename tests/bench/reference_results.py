@@ -289,16 +289,16 @@ def feature_values(machine: str, names: Any, kernel: Any, sizes: dict[str, int])
 
 
 COMMANDS = (
-    "", "block", "calibrate", "catalog", "demo", "devices", "diagnose", "doctor", "evaluate",
-    "features", "layers", "machine", "machine detect", "machine list", "machine show", "predict", "prune",
-    "rank", "roofline", "store", "store export", "store list", "store prune", "store verify",
+    "", "block", "calibrate", "demo", "devices", "diagnose", "doctor", "evaluate", "features", "layers", "list",
+    "list calibrations", "list generators", "list machines", "list models", "machine", "machine detect", "machine show",
+    "predict", "prune", "rank", "roofline", "store", "store export", "store list", "store prune", "store verify",
     "transfer", "tune", "volumes",
 )  # fmt: skip
 # Options of commands that time nothing; FOLDER is empty at first. Each line is a command, its kernel and the rest.
 LINES = """
 --version
-catalog --json
-catalog matmul_sq
+list generators --json
+list generators matmul_sq
 features NAIVE n=1056 -f f_op_float32_madd -f f_mem_access_tag:aLD -f f_chain_float32_madd_after:48
 features STAR GRID --machine V100 --registers 64
 features NAIVE n=1056 -f f_ops_float32_madd
@@ -314,13 +314,13 @@ rank CALIBRATION PREFETCHING NAIVE n=1056
 rank CALIBRATION PREFETCHING NAIVE n=1056 --json
 prune CALIBRATION examples/matmul_space.py:space n=512 --keep 5% --out FOLDER
 prune CALIBRATION NAIVE n=512
-machine list --json
+list machines --json
 machine show nowhere
 volumes NAIVE --machine V100 n=512 --registers 128
 volumes NAIVE --machine Gold-6248 n=512
 roofline NAIVE PREFETCHING n=1024 --machine v100 --time predicted --calibration CALIBRATION --out FOLDER
 layers JACOBI --machine Gold-6248 M=1000 N=600 --block j=100 --block i=300
-layers JACOBI --machine Gold-6248 M=1000 --series N=100:700:100
+layers JACOBI --machine Gold-6248 M=1000 N=100:700:100
 block JACOBI --machine Gold-6248 M=512 N=512 --cores 4 --lanes 8 --json
 block JACOBI --machine Gold-6248 M=512 N=512 --criterion L2=plane
 """

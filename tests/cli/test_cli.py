@@ -9,7 +9,7 @@ import pytest
 import perflex
 from perflex import Device
 from perflex.__main__ import main
-from perflex.cli.arguments import ArgumentError, read_sizes
+from perflex.cli.arguments import ArgumentError, read_series, read_sizes
 from perflex.cli.kernel_files import load_kernel
 from perflex.devices.device import DeviceInfo
 from perflex.errors import MeasurementError
@@ -25,7 +25,7 @@ HEAVY = {"loopy", "sympy", "pyopencl", "numpy", "scipy", "matplotlib", "islpy", 
     [
         ("from perflex.__main__ import main; main(['--help'])", HEAVY),
         # A command loads no other command.
-        ("from perflex.__main__ import main; main(['catalog', 'empty'])", {"perflex.cli.calibrate"}),
+        ("from perflex.__main__ import main; main(['list', 'generators', 'empty'])", {"perflex.cli.calibrate"}),
         (LOOKS_UP, HEAVY),
     ],
 )
@@ -54,14 +54,14 @@ def test_devices_shows_why_one_is_not_usable(run, monkeypatch):
     assert "perflex[cpu]" in err
 
 
-def test_catalog_shows_generators_with_allowed_values(shown, content):
+def test_generators_are_shown_generators_with_allowed_values(shown, content):
     from uipick import ALL_GENERATORS
 
-    text = shown("catalog", "matmul_sq")
+    text = shown("list", "generators", "matmul_sq")
     assert text.startswith("matmul_sq ")
     assert "dtype: float32, float64" in text
     assert "flops" not in text
-    rows = content("catalog")
+    rows = content("list", "generators")
     assert [row["name"] for row in rows] == [generator.name for generator in ALL_GENERATORS]
     assert all(a["allowed"] and a["default"] for row in rows for a in row["arguments"])
 
@@ -77,7 +77,7 @@ def test_failed_work_has_another_exit_code(capsys, monkeypatch):
 
 
 def test_reader_that_stops_early_is_no_error():
-    words = [sys.executable, "-m", "perflex", "catalog"]
+    words = [sys.executable, "-m", "perflex", "list", "generators"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as command:
         assert command.stdout.readline().endswith("\n")
         command.stdout.close()
@@ -89,6 +89,28 @@ def test_sizes_are_read():
     for words in (["n"], ["n="], ["=3"], ["n=1.5"], ["n=two"], ["1n=2"], ["n=1", "n=2"], ["n=1=2"]):
         with pytest.raises(ArgumentError, match=r"write name=value|must be an integer|given twice"):
             read_sizes(words)
+    with pytest.raises(ArgumentError, match=r"n=2,3 has several values, which only 'predict' and 'layers' take"):
+        read_sizes(["m=1", "n=2,3"])
+
+
+def test_series_are_read():
+    assert read_series([]) == [{}]
+    assert read_series(["n=3,-1", "m=5"]) == [{"n": 3, "m": 5}, {"n": -1, "m": 5}]
+    found = read_series(["x,y=8:16:4", "z=1:2:1,7"])
+    assert [tuple(each.values()) for each in found] == [(xy, xy, z) for xy in (8, 12, 16) for z in (1, 2, 7)]
+    assert [each["n"] for each in read_series(["n=1:10:4"])] == [1, 5, 9]
+    for words in (
+        ["n=3:1:1"],
+        ["n=1:3"],
+        ["n=1:3:0"],
+        ["n=1-5"],
+        ["n,n=1"],
+        ["x,n=1", "n=2"],
+        ["n,=1"],
+        ["n=1:900000:1"],
+    ):
+        with pytest.raises(ArgumentError, match=r"first:last:step|given twice|write name=value|more than 100000 comb"):
+            read_series(words)
 
 
 def test_errors_of_files_and_caches_in_users_code_are_passed_on(tmp_path):

@@ -1,6 +1,5 @@
 """Bad input on the command line: one line on standard error, the right exit code, nothing executed or written."""
 
-import json
 import shlex
 from pathlib import Path
 
@@ -8,7 +7,6 @@ import pytest
 
 from perflex.__main__ import main
 from support.own_model import MODEL
-from support.report_files import roofline_content
 from support.saved_calibrations import saved_text
 from support.small_source_space import SPACE
 
@@ -47,9 +45,7 @@ FILES = {
     "c.yaml": saved_text("matmul_sq_amd_epyc_4cores_intel_opencl"), "k.py": KERNELS, "broken.py": "def make(:\n",
     "at_once.py": "\n{}['mine']\n", "my.cl": CL, "my.cu": CU, "none.cl": "void helper(int n) {}", "file": "in the way",
     "t.csv": "kernel,seconds\nsaxpy,1e-6\n", "mine.yaml": MODEL, "log.csv": "kernel,n,time_us\nnaive,128,70\n",
-    "space.yaml": SPACE,
-    "tag.yaml": "!!python/object/apply:os.system ['touch executed']\n", "bad.json": "{",
-    "fine.json": json.dumps(roofline_content()),
+    "space.yaml": SPACE, "tag.yaml": "!!python/object/apply:os.system ['touch executed']\n",
 }  # fmt: skip
 
 
@@ -72,8 +68,8 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex rank' and 'pe
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("catalog matmull", "matmull"),
-        ("catalog n:3", "n:3"),
+        ("list generators matmull", "matmull"),
+        ("list generators n:3", "n:3"),
         # Kernels and sizes
         (f"predict c.yaml {MATMUL}:naive", "needs a value for size n"),
         (f"features {MATMUL}:naive n=x", "size 'n' must be an integer"),
@@ -101,7 +97,7 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex rank' and 'pe
         ("rank --machine A100-40GB my.cl:saxpy my.cu n=4 --local 64 --global n", "name one: my.cu:saxpy"),
         ("features none.cl n=4", "none.cl names no kernel of the file; it has none"),
         ("features not_there.cl n=4", "there is no file not_there.cl"),
-        ("features my.cl:saxpy n=4", "needs its launch: --local 32,8, and --groups or --global"),
+        ("features my.cl:saxpy n=4", "kernel 'saxpy' needs its launch; give local=(32, 8) and groups=..., on the"),
         ("prune --machine A100-40GB my.cl n=4", "schema: perflex-source/1"),
         ("prune --machine A100-40GB my.cu:saxpy n=4", "schema: perflex-source/1"),
         ("tune --machine A100-40GB my.cl:saxpy n=4", "schema: perflex-source/1"),
@@ -173,11 +169,12 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex rank' and 'pe
         # Estimates
         (f"{JACOBI} --machine clx M=10", "needs a value for size N"),
         (f"{JACOBI} --machine V100 M=10 N=10", "no cache levels"),
-        (f"{JACOBI} --machine clx M=10 N=10 --out x.png", "--series"),
+        (f"{JACOBI} --machine clx M=10 N=10 --out x.png", "one series of sizes"),
         (f"{JACOBI} --machine clx M=10 N=10 --block x=4", "no loop 'x'"),
-        (f"{JACOBI} --machine clx M=10 --series N=1-5", "cannot read --series"),
-        (f"{JACOBI} --machine clx M=10 --series N=10:20:5 --out x.txt", "--out x.png"),
-        (f"{JACOBI} --machine clx M=10 --series N=10:20:5 --out nowhere/x.png", "cannot write"),
+        (f"{JACOBI} --machine clx M=10 N=1-5", "series first:last:step, not '1-5'"),
+        ("roofline examples/transposes.py:naive n=1:9:4 --machine V100", "n=1:9:4 has several values"),
+        (f"{JACOBI} --machine clx M=10 N=10:20:5 --out x.txt", "--out x.png"),
+        (f"{JACOBI} --machine clx M=10 N=10:20:5 --out nowhere/x.png", "cannot write"),
         ("volumes examples/stencil.py:star25 --machine V100 nx=64", "needs a value for size ny, nz"),
         ("roofline examples/transposes.py:naive --machine V100", "needs a value for size n"),
         ("roofline n=64 --machine V100", "there is no kernel"),
@@ -205,11 +202,6 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex rank' and 'pe
                 "promise:-1", "promise:nan", "promise:0.05,2", "promise:0.05,0.9,1",
             )
         ),
-        # Stores and reports
-        ("report no-such.yaml", "cannot read"),
-        ("report no-such-file", "there is no file"),
-        ("report bad.json", "damaged"),
-        ("report fine.json --out no/folder/x.html", "cannot write"),
     ],
 )  # fmt: skip
 def test_bad_words_are_one_line(words, message, folder, refused):
@@ -255,4 +247,4 @@ def test_what_a_file_imports_is_not_called(folder, refused):
 
 def test_with_debug_errors_are_raised(folder):
     with pytest.raises(Exception, match="matmull"):
-        main(["--debug", "catalog", "matmull"])
+        main(["--debug", "list", "generators", "matmull"])

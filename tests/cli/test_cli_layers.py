@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from perflex import estimate_ecm
 from perflex.analysis.volume_series import thresholds
 from perflex.cli.kernel_files import load_kernel
@@ -32,23 +34,20 @@ def test_json_has_conditions_and_volumes(content):
     assert (found["machine"], found["iterations"], found["cycles"]["L3"]) == ("Gold-6248", 98 * 998**2, 2.0)
 
 
-def test_text_says_the_same(run):
-    code, text, remarks = run("layers", JACOBI, "--machine", "rome", "M=100", "N=200", "--cores", "4", "x=7")
-    assert code == 0
+def test_text_says_the_same(shown):
+    text = shown("layers", JACOBI, "--machine", "rome", "M=100", "N=200", "--cores", "4")
     for part in ("on EPYC-7452, 4 cores, at M=100, N=200", "2*N^2 - N <= 262144", "N = 362", "not"):
         assert part in text
     rows = [line.split() for line in text.splitlines()]
     # Planes on either side of three boundaries between the cores' parts are loaded twice: 6 of 98.
     assert ["L3", "-", "memory", "16.495", "8.000", "24.495"] in [row[:6] for row in rows]
     assert ["L1", "-", "L2", "32.000", "8.000"] in [row[:5] for row in rows]
-    assert "the kernel has no size x; its sizes are" in remarks
 
 
-def test_sizes_that_no_kernel_has_are_told_of_blocks_too(run):
-    code, text, remarks = run("block", JACOBI, "--machine", "clx", "M=4000", "N=1000", "x=7")
-    assert code == 0
-    assert "block: " in text
-    assert remarks == "warning: the kernel has no size x; its sizes are M, N\n"
+@pytest.mark.parametrize("command", ["layers", "block", "features"])
+def test_sizes_that_no_kernel_has_are_refused(command, refused):
+    told = refused(command, JACOBI, "--machine", "clx", "M=4000", "N=1000", "x=7")
+    assert "the kernel has no size x; its sizes are M, N\n" in told
 
 
 def test_blocks(content):
@@ -61,7 +60,7 @@ def test_blocks(content):
 
 def test_a_series_and_its_picture(shown, content, tmp_path):
     picture = tmp_path / "layers.png"
-    words = ["layers", JACOBI, "--machine", "clx", "M=1000", "--series", "N=100:260:40"]
+    words = ["layers", JACOBI, "--machine", "clx", "M=1000", "N=100:260:40"]
     lines = shown(*words, "--out", picture).splitlines()
     assert [[float(word) for word in line.split()] for line in lines[3:7]] == [
         *([n, 56, 40, 24, 24] for n in (100, 140, 180)), [220, 56, 40, 40, 24],
@@ -70,6 +69,15 @@ def test_a_series_and_its_picture(shown, content, tmp_path):
     series = content(*words)["series"]
     assert [entry["N"] for entry in series] == [100, 140, 180, 220, 260]
     assert series[-1]["volumes"]["L3"] == 40.0
+
+
+def test_several_series_are_all_combinations(content, refused):
+    words = ["layers", JACOBI, "--machine", "clx", "M=1000,2000", "N=100:140:40"]
+    series = content(*words)["series"]
+    assert [(entry["M"], entry["N"]) for entry in series] == [(1000, 100), (1000, 140), (2000, 100), (2000, 140)]
+    assert "--out is for the picture of one series" in refused(*words, "--out", "x.png")
+    together = content("layers", JACOBI, "--machine", "clx", "M,N=100:140:40")["series"]
+    assert [(entry["M"], entry["N"]) for entry in together] == [(100, 100), (140, 140)]
 
 
 def test_thresholds_stand_where_the_series_passes_them():

@@ -54,7 +54,7 @@ def test_predictions_beyond_the_calibration_are_marked(calibration, run, content
     assert "times the largest" in entries[1]["doubts"][0]
 
 
-def test_sizes_that_no_kernel_has_are_told(calibration, run, tmp_path):
+def test_sizes_that_no_kernel_has_are_refused(calibration, refused, tmp_path):
     (tmp_path / "tiled.yaml").write_text(SPACE, encoding="utf-8")
     for words in (
         ("predict", calibration, NAIVE, "n=512", "m=3"),
@@ -62,8 +62,7 @@ def test_sizes_that_no_kernel_has_are_told(calibration, run, tmp_path):
         ("rank", "--machine", "V100", tmp_path / "tiled.yaml", "n=512", "m=3"),
         ("prune", "--machine", "V100", tmp_path / "tiled.yaml", "n=512", "m=3"),
     ):
-        code, _, err = run(*words)
-        assert (code, err) == (0, "warning: the kernel has no size m; its sizes are n\n")
+        assert refused(*words) == "perflex: error: the kernel has no size m; its sizes are n\n"
 
 
 def test_rank(calibration, content, shown, tmp_path):
@@ -304,3 +303,54 @@ def test_rank_orders_by_what_was_measured(calibration, run, content, timed_on):
     assert (best["measured_s"], worst["measured_s"]) == (pytest.approx(5e-4), None)
     assert best["knowledge"] == "nothing"
     assert {f"measured on {one['measured_on']}" for one in (best, worst)} == {more[-1]}
+
+
+LAUNCHED = """
+__global__ void scaled(float *a, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) a[i] *= 2; }
+template <typename T, int K> __global__ void filled(T *a) { a[blockIdx.x * blockDim.x + threadIdx.x] = K; }
+void run(float *a, int N) {
+    scaled<<<(N + 127) / 128, 128>>>(a, N);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options", "groups", "items"),
+    [
+        ("scaled", "", 8, 1024),
+        ("scaled<<<n/64, 64>>>", "", 15, 960),
+        ("scaled<<<(2, n/100), (8, 4)>>>", "", 20, 640),
+        ("scaled<<<dim3(2, n/100), dim3(8, 4)>>>", "", 20, 640),
+        ("scaled<<<(n + 7)/8, 8>>>", "", 125, 1000),
+        ("filled<float, 4><<<n/64, 64>>>", "", 15, 960),
+        ("scaled", "--local 32 --groups 3", 3, 96),
+    ],
+)
+def test_launches_stand_behind_kernels_or_in_their_file(kernel, options, groups, items, tmp_path, run):
+    (tmp_path / "my.cu").write_text(LAUNCHED)
+    words = ("features", f"{tmp_path}/my.cu:{kernel}", "n=1000", "--json", *options.split())
+    _, out, err = run(*words, "-f", "f_thread_groups", "-f", "f_thread_items")
+    found = json.loads(out)
+    assert (found["f_thread_groups"]["value"], found["f_thread_items"]["value"]) == (groups, items)
+    taken = f"launch of {tmp_path}/my.cu, line 5: <<<(N + 127) / 128, 128>>>\n"
+    assert err == (taken if (kernel, options) == ("scaled", "") else "")
+
+
+def test_kernels_with_launches_of_their_own_are_ranked(tmp_path, content, refused):
+    (tmp_path / "my.cu").write_text(LAUNCHED)
+    words = [f"{tmp_path}/my.cu:scaled<<<n/{items}, {items}>>>" for items in (32, 256)]
+    places = content("rank", "--machine", "V100", *words, f"{tmp_path}/my.cu:scaled", "n=1048576")
+    assert {place["name"] for place in places} == {*words, f"{tmp_path}/my.cu:scaled"}
+    assert places[-1]["name"] == words[0]
+    told = refused("rank", "--machine", "V100", *words, "n=64", "--local", "32")
+    assert "--local: each kernel has its launch behind its name" in told
+    for wrong in ("<<<n/32>>>", "<<<n/32, 32, 0>>>", "<<<n/32, k>>>", "<<<n/32, 32"):
+        told = refused("features", f"{tmp_path}/my.cu:scaled{wrong}", "n=64")
+        assert "write groups and work-group, such as '<<<(n/32, m/8), (32, 8)>>>'" in told
+
+
+def test_lists_are_of_what_comes_with_perflex(content, shown):
+    assert "general_gpu" in {row["name"] for row in content("list", "models")}
+    rows = {row["name"]: row for row in content("list", "calibrations")}
+    assert rows["general_gpu_h100_cuda"]["device"] == "NVIDIA H100 80GB HBM3"
+    assert shown("list", "models").split()[:2] == ["name", "description"]

@@ -17,8 +17,9 @@ SIZES = ["nx=64", "ny=64", "nz=64"]
 
 
 def test_machine_list(shown, content):
-    printed = [line.split()[0] for line in shown("machine", "list").splitlines()[1:]]
-    assert printed == [row["name"] for row in content("machine", "list")] == list(machine_names())
+    _, *rows = shown("list", "machines").splitlines()
+    names = [row["name"] for row in content("list", "machines")]
+    assert [row.split()[0] for row in rows] == names == list(machine_names())
 
 
 def test_machine_show(shown, content):

@@ -20,13 +20,13 @@ STENCIL = "examples/stencil.py:star25 --machine V100 nz=512"
 JACOBI = "examples/jacobi.py:seven_point --machine Gold-6248 N=600"
 QUICK = {
     "devices": "",
-    "catalog": "empty",
+    "list generators": "empty",
     "predict": f"{POCL} examples/matmul.py:naive n=64 --confidence 0.9",
     "rank": f"{POCL} {KERNELS} n=64",
     "prune": f"{POCL} space.yaml",
     "volumes": f"{STENCIL} nx=640 ny=512",
     "layers": f"{JACOBI} M=1000",
-    "layers --series": f"{JACOBI} --series M=1000:1500:500",
+    "layers, a series": f"{JACOBI} M=1000:1500:500",
     "block": f"{JACOBI} M=1000",
     "roofline": "examples/transposes.py:tiled n=1024 --machine V100",
     "transfer": f"{POCL} --machine EPYC-7452 -o new.yaml",
@@ -44,7 +44,7 @@ LONG = {
 }
 MARKS = {name: [pytest.mark.slow, pytest.mark.machine] if name == "doctor" else [pytest.mark.slow] for name in LONG}
 # Commands whose JSON is described in words: a document of another reference, or lines.
-IN_WORDS = {"features", "machine list", "machine detect"}
+IN_WORDS = {"features", "list machines", "list models", "list calibrations", "machine detect"}
 
 
 def documented():
@@ -83,12 +83,12 @@ def root(tmp_path, monkeypatch):
 
 def test_every_command_with_json_is_in_the_reference():
     commands = dict(typer.main.get_command(application()).commands)
-    for group in ("machine", "store"):
+    for group in ("list", "machine", "store"):
         commands |= {f"{group} {name}": one for name, one in commands.pop(group).commands.items()}
     with_json = {name for name, one in commands.items() if any("--json" in p.opts for p in one.params)}
     # These write a file, delete or check: the exit code says whether that went well.
     assert with_json == commands.keys() - {"store export", "store verify", "store prune"}
-    assert with_json | {"layers --series"} == documented().keys() | IN_WORDS
+    assert with_json | {"layers, a series"} == documented().keys() | IN_WORDS
     assert documented().keys() == QUICK.keys() | LONG.keys()
 
 
@@ -102,7 +102,7 @@ def test_keys_are_those_of_the_reference(root, monkeypatch, capfd, name):
         device = FakeDevice(law, sub_group_size=16, name="fake device", platform="fake platform")
         for place in ("timing.measuring", "devices.listing"):
             monkeypatch.setattr(f"perflex.{place}.find_device", lambda _=None: device)
-    words = name.removesuffix(" --series").split() + (QUICK | LONG)[name].split()
+    words = name.removesuffix(", a series").split() + (QUICK | LONG)[name].split()
     capfd.readouterr()
     code = main([*words, "--json"])
     shown = capfd.readouterr()

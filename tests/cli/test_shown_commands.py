@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from itertools import takewhile
 
 import pytest
 import typer
@@ -15,7 +16,9 @@ OF_ALL_COMMANDS = {"--help", "--quiet", "-q", "--debug"}
 
 def unknown_words(command):
     """Return what a ``perflex`` command names that is not there: a command, or an option of it."""
-    words = shlex.split(re.sub(r"[|>;&].*$", "", command), comments=True)[1:]
+    lexer = shlex.shlex(command, posix=True, punctuation_chars="|>;&")
+    lexer.whitespace_split = True
+    words = list(takewhile(lambda word: not set(word) <= set("|>;&"), lexer))[1:]
     group = COMMAND_LINE
     while words and hasattr(group, "commands"):
         if words[0].startswith("-"):
@@ -57,7 +60,8 @@ def test_commands_in_sentences_are_there():
     ("command", "unknown"),
     [
         ("perflex predict here.yaml k.py:f n=1024 --confidence 0.95", []),
-        ("perflex -q machine list | head", []),
+        ("perflex -q list machines | head", []),
+        ("perflex rank -m V100 'k.cu:f<<<n/64, 64>>>' n=64 > out.txt", []),
         ("perflex foretell here.yaml", ["foretell"]),
         ("perflex predict here.yaml k.py:f --certainty=1", ["--certainty"]),
         ("perflex machine invent", ["invent"]),

@@ -106,6 +106,12 @@ def test_facts_of_another_machine_are_told():
         assert MIXED in tune(space, sizes, calibration=calibration, machine="T4", device=device).doubts
 
 
+@pytest.mark.parametrize(("machine", "told"), [("W7800", True), ("V100", False)])
+def test_another_maker_than_that_of_all_sources_is_told(machine, told):
+    doubts = Calibration.load("general_gpu").doubts(axpy(64), {"n": 1 << 20}, machine=machine)
+    assert any("only times of NVIDIA's devices are behind it" in doubt for doubt in doubts) == told
+
+
 @pytest.mark.parametrize(
     ("name", "machine"), [("matmul_sq_amd_epyc_4cores_pocl", "V100"), ("general_gpu_h100_cuda", "Gold-6248")]
 )

@@ -225,7 +225,7 @@ def test_files(evaluation, tmp_path):
     rows, points, (choice,) = (rows_of(tmp_path / f"{name}.csv") for name in ("summary", "points", "choices"))
     assert list(rows[0]) == [
         "device", "study", "variant", "model", "used", "knowledge", "median_error", "rms_error", "max_error",
-        "geomean_error", "typical_factor", "pairs_ranked_right", "pairs", "spearman", "loss_mean", "loss_worst",
+        "geomean_error", "typical_factor", "pairs_right", "pairs", "spearman", "loss_mean", "loss_worst",
         "beats_baselines", "loss_median", "loss_p90", "best_found", "first_tenth", "noise_floor",
     ]  # fmt: skip
     (result,) = evaluation.studies

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perflex.studies.evaluation.baselines import IN_WORDS
-from perflex.tables import Column, Table, fixed, percent, seconds, text
+from perflex.tables import Table, fixed, percent, seconds, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from perflex.studies.evaluation.result import DeviceEvaluation, StudyResult
+    from perflex.tables import Column
 
 _JUDGED = {True: "yes", False: "no"}
 
@@ -52,8 +53,8 @@ def summary_table(evaluations: Iterable[DeviceEvaluation], *, variants: bool | N
         percent("max_error", "maximum"),
         percent("geomean_error", "geometric mean", place="pages"),
         fixed("typical_factor", digits=2, place="pages", meaning="between predicted and measured time"),
-        Column("pairs_ranked_right", "pairs right", write="{:g}".format, meaning="whose order is predicted"),
-        fixed("pairs", "of pairs", meaning="whose measured times differ by more than 7 %"),
+        percent("pairs_right", digits=0, meaning="share of the pairs whose order is predicted"),
+        fixed("pairs", place="pages", meaning="variants at one size whose times differ by more than 7 %"),
         fixed("spearman", "rank correlation", 2, place="pages"),
         percent("loss_mean", "loss", meaning="of the predicted fastest, mean over sizes"),
         percent("loss_worst", "worst loss", place="pages"),
@@ -74,7 +75,7 @@ def summary_table(evaluations: Iterable[DeviceEvaluation], *, variants: bool | N
                 a = result.accuracy(name, variant)
                 yield (
                     variant or "all", name, used, knowledge, a.median, a.rms, a.maximum, a.geometric_mean, a.factor,
-                    a.pairs_right * a.pairs if a.pairs else None, a.pairs or None, a.spearman, a.loss_mean,
+                    a.pairs_right, a.pairs or None, a.spearman, a.loss_mean,
                     a.loss_worst, result.beats_baselines(name, knowledge) if judged else None, a.loss_median,
                     a.loss_p90, a.best_found, a.first_tenth, result.noise_floor,
                 )  # fmt: skip

@@ -91,7 +91,7 @@ rank c.yaml kernels.py:made kernels.py:made n=64 --json
 volumes k.yaml --machine m.yaml n=64 --json
 volumes k.yaml --machine V100 n=64 --registers 32
 layers j.yaml --machine Gold-6248 M=40 N=60 --json --cores 2
-layers j.yaml --machine Gold-6248 M=40 --series N=20:60:20 --json
+layers j.yaml --machine Gold-6248 M=40 N=20:60:20 --json
 block j.yaml --machine Gold-6248 M=100 N=60 --criterion L2=plane --lanes 4 --tiles-per-core 2 --json
 roofline kernels.py:made n=64 --machine V100 --time bound --registers 40
 prune c.yaml kernels.py:made n=64 --keep 5% --measure 3
@@ -101,7 +101,7 @@ store list --store s.sqlite --json
 store export --store s.sqlite --out out.csv
 store verify --store s.sqlite
 store prune --store s.sqlite --older-than 90d --yes
-catalog matmul_sq
+list generators matmul_sq
 calibrate model.yaml -o out.yaml --budget 30s
 demo --sizes 256,512 --out demo-out --trials 3
 evaluate matmul --out evaluation --device pocl

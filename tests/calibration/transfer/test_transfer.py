@@ -117,7 +117,7 @@ def test_a_diagnosis_says_what_the_rows_alone_do_not_tell(count, world, tmp_path
     assert all(p.low < p.value < p.high for p in found.parameters)
     assert all(np.isnan([found.leave_one_out_error, found.cross_validation_error]))
     assert len(draw_diagnosis(found, tmp_path)) == 3
-    assert main(["report", str(tmp_path / "new.yaml"), "--out", str(tmp_path / "report.html")]) == 0
+    assert main(["diagnose", str(tmp_path / "new.yaml"), "--out", str(tmp_path)]) == 0
     assert "rest on other devices, too" in (tmp_path / "report.html").read_text()
 
 

@@ -41,7 +41,7 @@ int main() {
         ("both", "give local=[32, 8], groups=['(n + 16 - 1) / 16', 'n / 16']"),
         ("wrapped", "give local=[16, 16], groups=[32, 8], or --local 16,16 --groups 32,8"),
         ("unknown", "give local=128, groups='some'"),
-        ("open", "groups=8, local='later': write it"),
+        ("open", "give local=9, groups=8, or"),
         ("main", ""),
     ],
 )
@@ -88,3 +88,86 @@ def test_extents_and_unsigned_arguments_may_not_be_negative(name, groups):
     kernel = source_kernel(NEGATIVE, name, local=64, groups=groups)
     with pytest.raises(PerflexError, match=r"'low' .* unsigned|it assumes low >= 0"):
         count_features(kernel, {"low": -1, "shift": 0})
+
+
+KERNELS = """
+#define BLOCK 256
+#define DIV(a, b) (((a) + (b) - 1) / (b))
+static int up(int a, int b) { return a % b != 0 ? a / b + 1 : a / b; }
+template <typename T, int TILE> __global__ void f(T *a, int n, int m) { a[blockIdx.x] = n + m; }
+__global__ void g(float *a, int n) { a[threadIdx.x] = n; }
+"""
+CASES = {
+    # The grid of what is called with other names, through variables, macros, functions and casts.
+    "void run(float *a, int N) { int grid = (N + BLOCK - 1) / BLOCK; g<<<grid, BLOCK>>>(a, N); }": (4, 256),
+    "void run(float *a, size_t N) { g<<<DIV((int)N, BLOCK), dim3(BLOCK / 2, 2)>>>(a, (int)N); }": (4, (128, 2)),
+    "void run(float *a, int N) { dim3 b(8, 4), g1(up(N, b.x), up(7, b.y)); g<<<g1, b>>>(a, N); }": ((125, 2), (8, 4)),
+    "void run(float *a, int N) { g<<<ceil((float)N / 64), 64>>>(a, N); }": (16, 64),
+    "void run(float *a, int N) { g<<<N / 64 + (N % 64 ? 1 : 0), 64>>>(a, N); }": (16, 64),
+    "void run(float *a, int N) { g<<<ceil(N / 64), 64>>>(a, N); }": (15, 64),
+    "void run(float *a, int N) { g<<<N >> 6, 1 << 6>>>(a, N); }": (15, 64),
+    "void run(float *a, int N) { int b; b = 64; g<<<N / b, b>>>(a, N); b = 32; }": (15, 64),
+    "void run(float *a, int N) { g<<<8, 32>>>(a, N); for (int i = 0; i < 3; i++) g<<<16 / 2, 32>>>(a, N); }": (8, 32),
+    "void run(float *a, int N) { hipLaunchKernelGGL(g, dim3(N / 8), 32, 0, 0, a, N); }": (125, 32),
+    # Other launches, sizes that change or are not the kernel's, values that are not certain.
+    "void run(float *a, int N) { g<<<8, 32>>>(a, N); g<<<8, 64>>>(a, N); }": None,
+    "void run(float *a, int N) { int b = 64; for (;;) { g<<<N / b, b>>>(a, N); b /= 2; } }": None,
+    "void run(float *a, int N) { int k = N / 8; N *= 2; g<<<k, 8>>>(a, N); }": None,
+    "void run(float *a, int N) { int k = N / 8; for (;;) { g<<<k, 8>>>(a, N); N /= 2; } }": None,
+    "void run(float *a, int N) { int b = 64; read(&b); g<<<N / b, b>>>(a, N); }": None,
+    "void run(float *a, int N) { int b = 64; read(b); g<<<N / b, b>>>(a, N); }": None,
+    "void run(float *a, int N) { int b = 64; if (N > 9) b = 32; g<<<N / b, b>>>(a, N); }": None,
+    "#ifdef X\nint b = 1;\n#else\nint b = 2;\n#endif\nvoid run(float *a, int N) { g<<<N, b>>>(a, N); }": None,
+    "#ifdef X\n#define B 1\n#else\n#define B 2\n#endif\nvoid run(float *a, int N) { g<<<N, B>>>(a, N); }": None,
+    "void other() { int b = 64; } void run(float *a, int N, int b) { g<<<N / b, b>>>(a, N); }": None,
+    "void run(float *a, int N, int n) { g<<<n / 64, 64>>>(a, N); }": None,
+    "#define N 1024\nvoid run(float *a) { g<<<N / 64, 64>>>(a, N * N); }": None,
+    "void run(float *a, int N) { g<<<N * 0.3, 64>>>(a, N); }": None,
+    "void run(float *a, int N) { g<<<N / 64, 64>>>(a, N); bench(g, 128); }": None,
+    "void run(float *a, int N) { g<<<ceil(N / 2 / 64.0 / 2), 64>>>(a, N); }": None,
+    "#if 0\nvoid run(float *a, int N) { g<<<8, 32>>>(a, N); }\n#endif": None,
+}
+
+
+@pytest.mark.parametrize("host", CASES)
+def test_a_launch_of_the_file_is_taken_where_it_is_certain(host):
+    if CASES[host] is None:
+        with pytest.raises(PerflexError, match="needs its launch"):
+            source_kernel(KERNELS + host, "g")
+        return
+    groups, local = CASES[host]
+    kernel = source_kernel(KERNELS + host, "g")
+    assert kernel.host_launch.startswith("line ")
+    expected = source_kernel(KERNELS + host, "g", local=local, groups=groups)
+    wanted = ["f_thread_groups", "f_thread_items"]
+    found, given = (
+        [entry.value for entry in count_features(one, {"n": 1000}, identifiers=wanted)] for one in (kernel, expected)
+    )
+    assert (found, kernel.local) == (given, expected.local)
+
+
+@pytest.mark.parametrize(
+    ("host", "name", "groups", "local"),
+    [
+        ("f<float, 8><<<n / 8, 8>>>(a, n, m); f<float, 4><<<m / 4, 4>>>(a, n, m);", "f<float, 4>", ("(m / 4)",), 4),
+        ("f<T, 8><<<n / 8, 8>>>(a, n, m); f<T, 4><<<m / 4, 4>>>(a, n, m);", "f<double, 8>", ("(n / 8)",), 8),
+        ("f<T, B><<<dim3(m / B, n), B>>>(a, n, m);", "f<float, 16>", ("(m / 16)", "n"), 16),
+        ("f<float, 8><<<n / 8, 8>>>(a, m, n);", "f<float, 8>", ("(m / 8)",), 8),
+        ("f<float, 8><<<n / 8, 8>>>(a, n, n);", "f<float, 8>", None, 8),
+        ("f<float, 4><<<n / 4, 4>>>(a, n, m);", "f<float, 8>", None, 8),
+    ],
+)
+def test_launches_of_templates_are_those_of_the_arguments(host, name, groups, local):
+    text = f"{KERNELS}template <typename T, int B> void run(T *a, int n, int m) {{ {host} }}"
+    if groups is None:
+        with pytest.raises(PerflexError, match="needs its launch"):
+            source_kernel(text, name)
+        return
+    kernel = source_kernel(text, name)
+    assert (kernel.groups, kernel.local[0]) == (groups, local)
+
+
+def test_macros_that_are_given_come_first():
+    text = KERNELS + "void run(float *a, int N) { g<<<N / BLOCK, BLOCK>>>(a, N); }"
+    assert source_kernel(text, "g", defines={"BLOCK": 32}).local == (32,)
+    assert source_kernel(text, "g", local=8, groups=1).host_launch == ""

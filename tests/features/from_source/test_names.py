@@ -97,7 +97,7 @@ MACROS = "#define SIDE 4\n#if SIDE > 2\n#define WIDE(n) (2 * n)\n#else\n#define 
 def test_the_work_group_that_a_kernel_requires(before, local):
     text = before + " kernel void f(global float *a) { a[get_global_id(0)] = 1; }\n"
     if local is None:
-        with pytest.raises(UnsupportedKernelError, match="kernel 'f' needs its work-group; give local"):
+        with pytest.raises(UnsupportedKernelError, match="kernel 'f' needs its launch; give local"):
             source_kernel(text, "f", groups=4)
     else:
         assert source_kernel(text, "f", groups=4).local == local

@@ -73,9 +73,9 @@ def test_a_launch_may_multiply_sizes_that_are_given(launch, expected):
 
 
 def test_a_missing_work_group_is_asked_for():
-    with pytest.raises(UnsupportedKernelError, match="'copy' needs its work-group; give local"):
+    with pytest.raises(UnsupportedKernelError, match="'copy' needs its launch; give local"):
         source_kernel(COPY.format(attribute=""), "copy", groups=["n"])
-    with pytest.raises(UnsupportedKernelError, match="'copy' needs its work-group"):
+    with pytest.raises(UnsupportedKernelError, match="'copy' needs its launch"):
         source_kernel(REQUIRED, "copy", groups=["n"])
 
 
