@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from perflex import load_description, load_machine, load_times
-from perflex.errors import FileFormatError
+from perflex import load_machine, load_times
 from perflex.models import load_model
 from uipick import ALL_GENERATORS, KernelCollection
 
@@ -25,7 +24,7 @@ def files(tmp_path):
 
 
 def test_the_examples_are_read(files):
-    assert set(files) == {"model.yaml", "machine.yaml", "times.csv", "description.yaml"}
+    assert set(files) == {"model.yaml", "machine.yaml", "times.csv"}
     model = load_model(files["model.yaml"])
     assert set(model.parameters) == {"p_launch", "p_load"}
     for entry in model.measurement_kernels:
@@ -33,19 +32,6 @@ def test_the_examples_are_read(files):
     machine = load_machine(files["machine.yaml"])
     assert (machine.kind, machine.compute_units, machine.clock_hz) == ("cpu", 8, 3.2e9)
     assert [row.seconds for row in load_times(files["times.csv"]).rows] == pytest.approx([180.5e-6, 1391e-6])
-
-
-def test_description(files):
-    description = load_description(files["description.yaml"])
-    assert len(description.space()["items"]) == 8
-    path = files["description.yaml"]
-    path.write_text(path.read_text(encoding="utf-8") + "unheard: 1\n", encoding="utf-8")
-    with pytest.raises(FileFormatError, match=r"field unheard: .*known here: ") as caught:
-        load_description(path)
-    fields = caught.value.message.rpartition("known here: ")[2]
-    assert set(re.findall(r"\w+", fields)) - {"schema"} <= set(
-        re.findall(r"`(\w+)`", PAGE.partition("## Description")[2])
-    )
 
 
 def test_the_page_names_every_schema():

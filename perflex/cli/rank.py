@@ -203,6 +203,8 @@ def counting(terminal: Terminal, title: str, variants: Any) -> Iterator[RunOptio
 
 
 def _refuse(asked: _Asked) -> None:
+    from perflex.search.measured_times import read_times
+
     tables = [word for word in asked.words if word.endswith(_TABLES)]
     if tables:
         msg = f"{tables[0]} is a table of times: give it as --times, and a space or kernels that they are of"
@@ -213,6 +215,9 @@ def _refuse(asked: _Asked) -> None:
     if asked.device and not asked.time and asked.measure is None:
         msg = "--device says where --time or --measure times variants, and nothing is timed without; give one, or none"
         raise ArgumentError(msg, word=asked.device)
+    if asked.times is not None:
+        # Before minutes of counting, on which it does not depend whether there are such times.
+        read_times(asked.times)
 
 
 def _launches(

@@ -1,18 +1,19 @@
-"""Pruning and tuning on measured GPU spaces: the analytic model, its learned correction, the tuner, and baselines.
+"""Pruning and tuning on measured GPU spaces: the calibration, its learned correction, the tuner, and baselines.
 
     python tests/bench/gpu_spaces.py --data DIR --samples 50,100,200 --seeds 20 --out results.jsonl
 
-Every ``<kernel>/<gpu>.csv.gz`` (also .csv, .json, .json.gz) under DIR whose kernel has a description, whatever the GPU.
-N random configurations (different kernels) are measured; then, of the rest:
+Every ``<kernel>/<gpu>.csv.gz`` (also .csv, .json, .json.gz) under DIR whose kernel's source is known (``--sources``).
+``general_gpu`` says what to expect: of a large space 300 variants are counted, the others interpolated, as the strategy
+for Kernel Tuner does. N random configurations are measured; then, of the rest:
 
-* log_error: exp(mean |log predicted / measured|) - 1, which weighs too fast and too slow alike;
+* log_error: exp(mean |log predicted / measured|) - 1, which weighs too fast and too slow alike; ``source`` is what is
+  expected times one factor, ``corrected`` what measured variants make of it, the trees know settings alone;
 * spearman: rank correlation of predicted and measured;
 * share_to_keep: rank, in the method's order, of the first configuration of the rest within 5 % of the best of the
-  rest, as a share of the rest; the order is that of the predicted times, of the hybrid that of both its predictions;
+  rest, as a share of the rest; the order is that of the predicted times, of ``corrected`` that of both predictions;
 * best_after_n_plus_10: best time after 10 further measurements that the method chooses (with a fit after every fourth
-  at the latest), relative to the best of the whole space. Kernel Tuner's strategies, random search and both tuners
-  choose all N + 10 themselves. ``perflex source tuner`` has no description: it reads the source (``--sources``), of a
-  large space 300 variants, and interpolates, as the strategy for Kernel Tuner does.
+  at the latest), relative to the best of the whole space. Kernel Tuner's strategies, random search and the tuner choose
+  all N + 10 themselves.
 
 A run that is started again goes on where the file ends.
 """
@@ -26,7 +27,6 @@ import json
 import os
 import pickle
 import random
-import re
 import sys
 import tempfile
 import warnings
@@ -39,33 +39,23 @@ from pathlib import Path
 import numpy as np
 from judging import record, recorded, table
 
-from perflex import (
-    DescribedSpace,
-    PerflexWarning,
-    SearchOptions,
-    Tuner,
-    load_described_space,
-    load_description,
-    load_machine,
-    load_space,
-    tune,
-)
-from perflex.errors import FileFormatError
+from perflex import PerflexWarning, SearchOptions, Tuner, load_machine, load_space
 from perflex.search.acquisition import most_promising
-from perflex.search.gaussian_process import GaussianProcess
 from perflex.search.kernel_tuner_strategy import expected_times
-from perflex.search.variants import EnumeratedSpace
+from perflex.search.measured_times import read_times
+from perflex.search.settings_table import corrected
+from perflex.search.variants import EnumeratedSpace, settings_text
 
 KEY = ("kernel", "gpu", "method", "samples", "seed")
 PREDICTED, BEST = ("log_error", "spearman", "share_to_keep"), "best_after_n_plus_10"
-PREDICTORS = ["analytic", "hybrid", "extra trees", "gradient boosting"]
+PREDICTORS = ["source", "corrected", "extra trees", "gradient boosting"]
 STRATEGIES = {
     "kernel_tuner genetic": "genetic_algorithm",
     "kernel_tuner annealing": "simulated_annealing",
     "kernel_tuner bayesian": "bayes_opt",
 }
-TUNERS = ["perflex tuner", "perflex source tuner"]
-METHODS = [*PREDICTORS, *TUNERS, "random search", *STRATEGIES]
+TUNER = "perflex tuner"
+METHODS = [*PREDICTORS, TUNER, "random search", *STRATEGIES]
 # What a space's source is called in benchmark_hub (AutoTuningAssociation), and the sizes that it does not state.
 SOURCES = {
     "convolution_milo": ("kernels/convolution_milo.json", {}),
@@ -87,14 +77,10 @@ MORE = 10
 
 
 def spaces(folder):
-    """Return the files ``<kernel>/<gpu>.csv``, ``.json``, or ``.gz`` of them, whose kernel has a description."""
-    found = []
-    for path in sorted(folder.glob("*/*")):
-        if path.name.removesuffix(".gz").endswith((".csv", ".json")):
-            with contextlib.suppress(FileFormatError):
-                load_description(path.parent.name)
-                found.append(str(path))
-    return found or sys.exit(f"there is no measured space of a described kernel in {folder}; give --data")
+    """Return the files ``<kernel>/<gpu>.csv``, ``.json``, or ``.gz`` of them, of kernels with a source."""
+    files = (path for kernel in SOURCES for path in sorted(folder.glob(f"{kernel}/*")))
+    found = [str(path) for path in files if path.name.removesuffix(".gz").endswith((".csv", ".json"))]
+    return found or sys.exit(f"there is no measured space of {', '.join(SOURCES)} in {folder}; give --data")
 
 
 def kernel_and_gpu(path):
@@ -102,56 +88,42 @@ def kernel_and_gpu(path):
 
 
 @lru_cache(maxsize=2)
-def space_of(path):
-    """Return a measured space and its times, shape ``(n,)``, one per kernel."""
-    kernel, gpu = kernel_and_gpu(path)
-    measured = load_described_space(path, load_description(kernel))
-    return DescribedSpace(measured.description, measured.settings, gpu), measured.times
+def space_of(path, sources):
+    """Return a kernel's space, the settings that were measured, and their times, shape ``(n,)``."""
+    space = load_space(f"{sources}/{SOURCES[kernel_and_gpu(path)[0]][0]}")
+    times = {}
+    for stated, seconds in read_times(Path(path))[0]:
+        if isinstance(seconds, float):
+            # What a file does not state has one value only.
+            row = tuple(int(float(stated.get(name, values[0]))) for name, values in space.values.items())
+            times.setdefault(row, []).append(seconds)
+    settings = [dict(zip(space.values, row, strict=True)) for row in times]
+    return space, settings, np.array([np.median(each) for each in times.values()])
 
 
 @lru_cache(maxsize=2)
-def simulated(path):
-    """Return a space as a cache file that Kernel Tuner reads instead of running kernels, and its tunables' values.
-
-    All of its settings, not one per kernel: Kernel Tuner does not know which settings change nothing.
-    """
-    space, times = space_of(path)
-    names, settings, whole = list(space.description.tunables), space.settings, space.description.space()
-    values = {name: sorted({int(value) for value in settings[name]}) for name in names}
-
-    def rows(columns):
-        return zip(*(columns[name].astype(int).tolist() for name in names), strict=True)
-
-    entries = {
-        row: "CompilationFailedConfig"
-        for row in rows(whole)
-        if all(value in values[name] for name, value in zip(names, row, strict=True))
-    }
-    entries |= dict(zip(rows(settings), (1e3 * times).tolist(), strict=True))
+def simulated(path, sources):
+    """Return a space as a cache file that Kernel Tuner reads instead of running kernels, and its tunables' values."""
+    space, settings, times = space_of(path, sources)
+    values = {name: sorted({each[name] for each in settings}) for name in space.values}
+    entries = {tuple(each.values()): 1e3 * time for each, time in zip(settings, times.tolist(), strict=True)}
     document = {
         "schema_version": "1.0.0", "device_name": "simulated", "kernel_name": "kernel", "problem_size": [1],
-        "tune_params_keys": names, "tune_params": values, "objective": "time",
+        "tune_params_keys": list(values), "tune_params": values, "objective": "time",
         "cache": {
-            ",".join(map(str, row)): {**dict(zip(names, row, strict=True)), "time": entry}
+            ",".join(map(str, row)): {**dict(zip(values, row, strict=True)), "time": entry}
             for row, entry in entries.items()
         },
     }  # fmt: skip
     folder = tempfile.TemporaryDirectory()
     (Path(folder.name) / "cache.json").write_text(json.dumps(document))
-    constants = {
-        name: float(np.unique(settings[name])[0]) if name in settings else value
-        for name, value in space.description.constants.items()
-    }
-    texts = [constraint.text for constraint in space.description.constraints]
-    for name, value in constants.items():
-        texts = [re.sub(rf"\b{name}\b", f"{value:g}", text) for text in texts]
-    return folder, values, texts
+    return folder, values, lambda each: tuple(each[name] for name in values) in entries
 
 
-def kernel_tuner(path, method, evaluations, seed):
+def kernel_tuner(path, sources, method, evaluations, seed):
     from kernel_tuner import tune_kernel
 
-    folder, values, restrictions = simulated(path)
+    folder, values, measured = simulated(path, sources)
     np.random.seed(seed)  # noqa: NPY002  # Kernel Tuner draws from the global generators
     random.seed(seed)
     nowhere = io.StringIO()
@@ -163,7 +135,7 @@ def kernel_tuner(path, method, evaluations, seed):
             (1,),
             [],
             values,
-            restrictions=list(restrictions),
+            restrictions=measured,
             simulation_mode=True,
             cache=f"{folder.name}/cache.json",
             strategy=STRATEGIES[method],
@@ -198,23 +170,21 @@ def learner(method, seed):
     )
 
 
-def run_predictor(method, space, times, samples, seed):
+def run_predictor(method, found, times, samples, seed):
     """Return how a method predicts from samples, and the best time after ten more measurements that it chooses.
 
-    It is fitted again after each four. The hybrid chooses as the tuner does, the others take the predicted fastest.
+    It is fitted again after each four. What is corrected chooses as the tuner does, others take the predicted fastest.
     """
     known = np.random.default_rng(seed).choice(len(times), samples, replace=False).tolist()
-    table = np.column_stack([np.asarray(space.settings[name]) for name in space.description.tunables])
 
     def fitted(known):
-        if method == "hybrid":
-            analytic = space.fit_analytic(np.array(known), times[known])
-            forecast = GaussianProcess().forecast(analytic, np.array(known), times[known])
+        if method == "corrected":
+            forecast = corrected(found.table, found.seconds, np.array(known), times[known])
             return np.exp(forecast.logs), forecast.order, forecast
-        if method == "analytic":
-            predicted = space.fit_analytic(np.array(known), times[known]).predicted
+        if method == "source":
+            predicted = found.seconds * np.median(times[known] / found.seconds[known])
         else:
-            predicted = np.exp(learner(method, seed).fit(table[known], np.log(times[known])).predict(table))
+            predicted = np.exp(learner(method, seed).fit(found.table[known], np.log(times[known])).predict(found.table))
         return predicted, np.argsort(predicted, kind="stable"), None
 
     predicted, order, forecast = fitted(known)
@@ -234,56 +204,43 @@ def best_after(measured, samples, best):
     return {count: {BEST: float(np.nanmin(measured[: count + MORE]) / best)} for count in samples}
 
 
-def run_tuner(space, times, samples, seed):
-    options = SearchOptions(measurements=max(samples) + MORE, seed=seed)
-    found = tune(space, measure=lambda variant: float(times[variant.number]), options=options)
-    return best_after(np.array([step.seconds for step in found.history]), samples, times.min())
-
-
 def expected_of_source(path, sources, cache):
     """Return what the source says of a space's configurations; the same settings are counted for every GPU."""
     if not cache.exists():
         kernel, gpu = kernel_and_gpu(path)
-        described, _ = space_of(path)
-        file, sizes = SOURCES[kernel]
-        space = load_space(f"{sources}/{file}")
-        stated = {name: values[0] for name, values in space.values.items()}
-        settings = [{name: each.get(name, stated[name]) for name in stated} for each in described.configurations]
-        draws = [random.Random(text).random() for text in described.names]  # noqa: S311
+        space, settings, _ = space_of(path, sources)
+        draws = [random.Random(settings_text(each)).random() for each in settings]  # noqa: S311
         drawn = sorted(np.argsort(draws)[:COUNTED].tolist())
-        every = EnumeratedSpace(kernel, space.build, len(settings), settings, Counter(), {**space.sizes, **sizes})
+        sizes = {**space.sizes, **SOURCES[kernel][1]}
+        every = EnumeratedSpace(kernel, space.build, len(settings), settings, Counter(), sizes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PerflexWarning)
             cache.write_bytes(pickle.dumps(expected_times(every, drawn, load_machine(MACHINES[gpu]))))
     return pickle.loads(cache.read_bytes())
 
 
-def run_source_tuner(path, sources, samples, seed):
-    folder, out = sources
-    found = expected_of_source(path, folder, out.with_suffix(f".{'.'.join(kernel_and_gpu(path))}.pickle"))
-    times = space_of(path)[1]
+def run_tuner(found, times, samples, seed):
     options = SearchOptions(measurements=max(samples) + MORE, promise=False, seed=seed)
     tuner = Tuner(found.table, prior=found.seconds, options=options)
     while proposals := tuner.ask():
         for each in proposals:
-            tuner.tell(each, float(times[found.numbers[each.number]]))
+            tuner.tell(each, float(times[each.number]))
     return best_after(np.array([step.seconds for step in tuner.history]), samples, times.min())
 
 
 def task(job):
-    path, method, samples, seed, *sources = job
-    space, times = space_of(path)
-    if method == TUNERS[0]:
-        found = run_tuner(space, times, samples, seed)
-    elif method == TUNERS[1]:
-        found = run_source_tuner(path, sources, samples, seed)
+    path, method, samples, seed, sources, out = job
+    expected = expected_of_source(path, sources, out.with_suffix(f".{'.'.join(kernel_and_gpu(path))}.pickle"))
+    times = space_of(path, sources)[2][expected.numbers]
+    if method == TUNER:
+        found = run_tuner(expected, times, samples, seed)
     elif method == "random search":
         found = best_after(times[np.random.default_rng(seed).permutation(len(times))], samples, times.min())
     elif method in STRATEGIES:
-        best = {count: kernel_tuner(path, method, count + MORE, seed) for count in samples}
-        found = {count: {BEST: seconds / float(times.min())} for count, seconds in best.items()}
+        best = {count: kernel_tuner(path, sources, method, count + MORE, seed) for count in samples}
+        found = {count: {BEST: seconds / float(1e3 * times.min())} for count, seconds in best.items()}
     else:
-        found = {count: run_predictor(method, space, times, count, seed) for count in samples}
+        found = {count: run_predictor(method, expected, times, count, seed) for count in samples}
     keys = ((*kernel_and_gpu(path), method, count, seed) for count in found)
     return [dict(zip(KEY, key, strict=True)) | row for key, row in zip(keys, found.values(), strict=True)]
 
@@ -293,7 +250,7 @@ def jobs_left(arguments, samples, known):
     for seed, method, path in product(range(arguments.seeds), arguments.methods.split(","), spaces(arguments.data)):
         left = [n for n in samples if (*kernel_and_gpu(path), method, n, seed) not in known]
         if left:
-            yield path, method, samples if method in TUNERS else left, seed, arguments.sources, arguments.out
+            yield path, method, samples if method == TUNER else left, seed, arguments.sources, arguments.out
 
 
 def one_core():

@@ -291,8 +291,8 @@ def feature_values(machine: str, names: Any, kernel: Any, sizes: dict[str, int])
 COMMANDS = (
     "", "block", "calibrate", "demo", "devices", "diagnose", "doctor", "evaluate", "features", "layers", "list",
     "list calibrations", "list generators", "list machines", "list models", "machine", "machine detect", "machine show",
-    "predict", "prune", "prune-table", "rank", "roofline", "store", "store export", "store list", "store prune",
-    "store verify", "transfer", "tune", "volumes",
+    "predict", "prune", "rank", "roofline", "store", "store export", "store list", "store prune", "store verify",
+    "transfer", "tune", "volumes",
 )  # fmt: skip
 # Options of commands that time nothing; FOLDER is empty at first. Each line is a command, its kernel and the rest.
 LINES = """
@@ -323,8 +323,6 @@ layers JACOBI --machine Gold-6248 M=1000 N=600 --block j=100 --block i=300
 layers JACOBI --machine Gold-6248 M=1000 N=100:700:100
 block JACOBI --machine Gold-6248 M=512 N=512 --cores 4 --lanes 8 --json
 block JACOBI --machine Gold-6248 M=512 N=512 --criterion L2=plane
-prune-table SPACE convolution --samples 100 --keep promise --out FOLDER
-prune-table SPACE convolution --samples 100 --keep 5% --json
 """
 WORDS = {
     "NAIVE": "examples/matmul.py:naive",
@@ -333,7 +331,6 @@ WORDS = {
     "JACOBI": "examples/jacobi.py:seven_point",
     "TRANSPOSES": "examples/transposes.py:naive examples/transposes.py:tiled examples/transposes.py:padded",
     "GRID": "nx=640 ny=512 nz=512",
-    "SPACE": "examples/convolution_times.csv",
 }
 
 

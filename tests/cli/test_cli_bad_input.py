@@ -8,7 +8,7 @@ import pytest
 from perflex.__main__ import main
 from support.own_model import MODEL
 from support.saved_calibrations import saved_text
-from support.small_description import DESCRIPTION, SPACE
+from support.small_source_space import SPACE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CL = """
@@ -45,8 +45,7 @@ FILES = {
     "c.yaml": saved_text("matmul_sq_amd_epyc_4cores_intel_opencl"), "k.py": KERNELS, "broken.py": "def make(:\n",
     "at_once.py": "\n{}['mine']\n", "my.cl": CL, "my.cu": CU, "none.cl": "void helper(int n) {}", "file": "in the way",
     "t.csv": "kernel,seconds\nsaxpy,1e-6\n", "mine.yaml": MODEL, "log.csv": "kernel,n,time_us\nnaive,128,70\n",
-    "small.yaml": DESCRIPTION, "GPU.csv": "items,depth,time_ms\n32,1,5\n64,1,3\n", "space.yaml": SPACE,
-    "tag.yaml": "!!python/object/apply:os.system ['touch executed']\n",
+    "space.yaml": SPACE, "tag.yaml": "!!python/object/apply:os.system ['touch executed']\n",
 }  # fmt: skip
 
 
@@ -193,16 +192,11 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex rank' and 'pe
         ("prune --machine A100-40GB nothing.py", "there is no file nothing.py"),
         ("prune c.yaml k.py:nothing n=128", "has no 'nothing'; it has"),
         ("prune c.yaml k.py:number n=128", "is a int; it must be"),
-        ("prune c.yaml x.csv.gz n=3", "perflex prune-table TABLE DESCRIPTION"),
-        ("prune-table missing.csv small.yaml", "cannot read missing.csv: "),
-        ("prune-table missing.json.gz small.yaml", "cannot read missing.json.gz: "),
-        ("prune-table GPU.csv convolutoin", "no description 'convolutoin'; did you mean 'convolution'?"),
-        ("prune-table GPU.csv missing.yaml", "cannot read missing.yaml: "),
-        ("prune-table GPU.csv gemm --json", "GPU.csv has no tunable "),
-        ("prune-table GPU.csv small.yaml --machine A10O-40GB", "no machine is called 'A10O-40GB'"),
-        ("prune-table GPU.csv small.yaml --out GPU.csv", "cannot write to GPU.csv: "),
+        ("prune c.yaml x.csv.gz n=3", "x.csv.gz is a table of times: give it as --times"),
+        ("prune c.yaml space.yaml --times missing.json.gz", "cannot read missing.json.gz: "),
+        ("rank c.yaml space.yaml --times times.csv --measure 3", "--times gives times of some; give one of them"),
         *(
-            (f"prune-table GPU.csv small.yaml --keep '{word}'", f"cannot read --keep '{word}'")
+            (f"prune c.yaml space.yaml --keep '{word}'", f"cannot read --keep '{word}'")
             for word in (
                 "", "nonsense", "5 %", "%", "1.2.3%", "0", "0%", "101%", "nan%", "-5", "1.5", "promises", "promise:x",
                 "promise:-1", "promise:nan", "promise:0.05,2", "promise:0.05,0.9,1",

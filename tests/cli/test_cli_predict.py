@@ -12,7 +12,7 @@ from perflex.cli.kernel_files import load_kernel
 from perflex.errors import MeasurementError
 from perflex.features import extract_scop, scop_to_yaml
 from perflex.testing import FakeDevice
-from support import small_description
+from support.small_source_space import SPACE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAIVE, PREFETCHING = f"{EXAMPLES / 'matmul.py'}:naive", f"{EXAMPLES / 'matmul.py'}:prefetching"
@@ -55,7 +55,7 @@ def test_predictions_beyond_the_calibration_are_marked(calibration, run, content
 
 
 def test_sizes_that_no_kernel_has_are_refused(calibration, refused, tmp_path):
-    (tmp_path / "tiled.yaml").write_text(small_description.SPACE, encoding="utf-8")
+    (tmp_path / "tiled.yaml").write_text(SPACE, encoding="utf-8")
     for words in (
         ("predict", calibration, NAIVE, "n=512", "m=3"),
         ("rank", calibration, NAIVE, PREFETCHING, "n=512", "m=3"),

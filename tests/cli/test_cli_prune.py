@@ -1,19 +1,16 @@
-"""``perflex prune``, ``prune-table``, ``rank`` and ``tune`` of spaces: tables, files, measuring."""
+"""``perflex prune``, ``rank`` and ``tune`` of spaces: tables, files, measuring."""
 
-import csv
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from perflex import Promise, VariantSpace, load_space
 from perflex.cli.rank import counting, read_keep
 from perflex.cli.terminal import Terminal
 from perflex.testing import FakeDevice
-from support import small_description
-from support.described_data import convolution_space, times_of
 from support.html_structure import checked
+from support.small_source_space import SPACE as SOURCE_SPACE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SPACE = f"""
@@ -48,7 +45,7 @@ def space(tmp_path):
 
 @pytest.fixture
 def source(tmp_path):
-    (tmp_path / "tiled.yaml").write_text(small_description.SPACE, encoding="utf-8")
+    (tmp_path / "tiled.yaml").write_text(SOURCE_SPACE, encoding="utf-8")
     return str(tmp_path / "tiled.yaml")
 
 
@@ -173,56 +170,21 @@ def test_tune(calibration, source, default_device, content):
     assert found["best"]["measured_s"] > 0
 
 
-# Tables of described kernels
-
-
-def test_a_table_of_a_described_kernel(tmp_path, shown, content):
-    chosen = convolution_space(200)
-    with (tmp_path / "A4000.csv").open("w", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow([*chosen.settings, "time_ms"])
-        writer.writerows(np.column_stack([*chosen.settings.values(), times_of(chosen)]).tolist())
-    words = ("prune-table", tmp_path / "A4000.csv", "convolution", "--samples", "60", "--keep", "5%")
-    out = shown(*words, "--out", tmp_path)
-    assert "10 of 200 configurations of convolution kept, 60 measured" in out
-    assert "a configuration within 5 % of the best known is kept" in out
-    assert "relative error, analytic: geometric mean" in out
-    assert "\nfacts of RTX-A4000\n" in out
-    assert (tmp_path / "pruning.png").read_bytes().startswith(b"\x89PNG")
-    with (tmp_path / "pruning.csv").open() as stream:
-        assert sum(row["kept"] == "True" for row in csv.DictReader(stream)) == 10
+def test_times_of_a_file_correct_the_predictions(calibration, space, content, shown, refused, tmp_path):
+    wide = tmp_path / "some_space.py"
+    wide.write_text(SPACE.replace('"rows": (1, 2), "depth": (16,)', '"rows": (1, 2), "depth": (8, 16, 32)'))
+    names = ("wide", "high", "columns", "rows", "depth", "unroll")
+    rows = [(w, 4, c, 1, d, 1, 0.01 * w * d / c) for w in (8, 16) for c in (1, 2) for d in (8, 16)]
+    lines = [",".join(map(str, row)) for row in [(*names, "time_ms"), *rows]]
+    (tmp_path / "times.csv").write_text("\n".join(lines))
+    words = ("prune", calibration, space, "n=128", "--keep", "3", "--times", tmp_path / "times.csv")
     found = content(*words)
-    assert (found["configurations"], found["batch"], found["kept"]) == (200, 60, 10)
-    assert set(found["errors"]) == {"analytic", "with the correction"}
-    assert {"block_size_x", "predicted_s", "analytic_s", "dominates", "share"} <= set(found["table"][0])
-
-
-TABLE = "items,depth,time_ms\n32,1,5\n64,1,3\n64,2,2\n128,1,1\n64,4,4\n128,4,9\n128,2,\n"
-
-
-# Of what was measured only the fastest is kept; without --samples the description's other configurations are there too.
-@pytest.mark.parametrize(
-    ("words", "configurations", "batch", "kept"),
-    [
-        (("--keep", "2"), 8, 5, 2),
-        (("--keep", "100%"), 8, 5, 4),
-        (("--samples", "1", "--keep", "1"), 5, 1, 1),
-        (("--samples", "5", "--keep", "60%"), 5, 5, 1),
-    ],
-)
-def test_what_is_kept_of_a_small_table(words, configurations, batch, kept, tmp_path, content):
-    (tmp_path / "small.yaml").write_text(small_description.DESCRIPTION.replace(", dead_when: items == 32", ""))
-    (tmp_path / "GPU.csv").write_text(TABLE)
-    found = content("prune-table", tmp_path / "GPU.csv", tmp_path / "small.yaml", *words)
-    assert (found["configurations"], found["batch"], found["kept"]) == (configurations, batch, kept)
-    assert found["facts"].startswith("facts of a usual GPU of NVIDIA: no machine file is of 'GPU'")
-    assert found["excluded"] == {"against the constraints": 1, "failed or without a time": 1}
-    assert len(found["table"]) == kept
-
-
-def test_problems_of_several_sizes_are_told_apart(tmp_path, content, shown):
-    (tmp_path / "small.yaml").write_text(small_description.DESCRIPTION)
-    (tmp_path / "GPU.csv").write_text("items,depth,size,time_ms\n64,1,1024,3,\n64,1,4096,9\n128,1,4096,8\n")
-    words = ("prune-table", tmp_path / "GPU.csv", tmp_path / "small.yaml", "--keep", "3")
-    assert [row["size"] for row in content(*words)["table"]] == [1024]
-    assert "the same in all rows: items 64, depth 1, size 1024" in shown(*words)
+    assert len(found["batch"]) == found["check"]["cases"] == 8
+    assert {row["variant"] for row in found["table"] if row["measured_s"] is not None} == set(found["batch"])
+    assert "wide=8, high=4, columns=2, rows=1, depth=8, unroll=1" in found["kept"]
+    assert {row["knowledge"] for row in found["table"]} == {"timing of other variants"}
+    assert "measured_on" not in found
+    out = shown(*words)
+    assert "predictions are corrected by the times of measured variants" in out
+    assert "8 variants measured, 1 of the kept" in out
+    assert "--times gives times of some; give one of them" in refused(*words, "--time")

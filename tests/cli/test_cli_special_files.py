@@ -27,7 +27,7 @@ statements:
     "command",
     [
         "features {}.yaml n=64", "predict {}.yaml {}.yaml n=64", "machine show {}.yaml", "calibrate {}.yaml -o c.yaml",
-        "prune-table {}.json gemm", "prune-table {}.csv gemm", "prune-table {}.json.gz gemm", "prune-table x {}.yaml",
+        "prune {}.yaml space.yaml",
         "diagnose {}.yaml", "features {}.py:kernel",
         "volumes {}.yml --machine V100",
         "store list --store {}.sqlite", "store verify --store {}.sqlite", "store export --store {}.sqlite",

@@ -31,12 +31,11 @@ def offered(line):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("perflex prun", {"prune", "prune-table"}),
+        ("perflex prun", {"prune"}),
         ("perflex predict --mach", {"--machine"}),
         ("perflex volumes examples/stencil.py:star25 --machine V1", {"V100"}),
         ("perflex machine show A40", {"A40"}),
         ("perflex calibrate matmul_s", {"matmul_sq"}),
-        ("perflex prune-table cache.json conv", {"convolution"}),
     ],
 )
 def test_words_are_completed(line, words):

@@ -24,7 +24,6 @@ QUICK = {
     "predict": f"{POCL} examples/matmul.py:naive n=64 --confidence 0.9",
     "rank": f"{POCL} {KERNELS} n=64",
     "prune": f"{POCL} space.yaml",
-    "prune-table": "examples/convolution_times.csv convolution --samples 100 --keep 3",
     "volumes": f"{STENCIL} nx=640 ny=512",
     "layers": f"{JACOBI} M=1000",
     "layers, a series": f"{JACOBI} M=1000:1500:500",

@@ -1,41 +1,14 @@
-"""Formulas over names: values of columns and of single values, and refusal of everything that is no formula."""
+"""Formulas over names: they mean what they mean in Python, and everything that is no formula is refused."""
 
 import math
 import pickle
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perflex.errors import ModelSyntaxError
-from perflex.search.formula import COLUMNS, SCALARS, parse_formula
-
-X = np.array([1.0, 2.0, 5.0, 12.0])
-Y = np.array([3.0, 2.0, 4.0, 0.5])
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("x + 2*y - 1", X + 2 * Y - 1),
-        ("x // 2 % 3", X // 2 % 3),
-        ("-x**2", -(X**2)),
-        ("ceil_div(x, y)", np.ceil(X / Y)),
-        ("max(x, y, 3) - min(x, y)", np.maximum(np.maximum(X, Y), 3) - np.minimum(X, Y)),
-        ("1 if x > y and not y == 4 else 0.5", [0.5, 0.5, 0.5, 1]),
-        ("x if 1 < x <= 5 else y", [3, 2, 5, 0.5]),
-        ("x == 2 or y == 4", [0, 1, 1, 0]),
-        ("(-x) % 4", (-X) % 4),
-        ("power_of_two(x)", [1, 2, 4, 8]),
-        ("gcd(x, 4)", [1, 2, 1, 4]),
-        ("log2(x) + sqrt(y) + floor(y) + abs(-x) + exp(0)", np.log2(X) + np.sqrt(Y) + np.floor(Y) + X + 1),
-    ],
-)
-def test_values_of_columns(text, expected):
-    formula = parse_formula(text)
-    assert formula({"x": X, "y": Y}) == pytest.approx(np.asarray(expected, dtype=float))
-    assert [float(formula({"x": a, "y": b})) for a, b in zip(X, Y, strict=True)] == pytest.approx(list(expected))
+from perflex.search.formula import parse_formula
 
 
 def test_names_and_pickling():
@@ -43,27 +16,26 @@ def test_names_and_pickling():
     assert formula.names == ("c", "b", "a")
     assert pickle.loads(pickle.dumps(formula)) == formula
     # Texts are no names.
-    assert parse_formula("kind == 'tiled' and a in (b, 'c')", SCALARS).names == ("kind", "a", "b")
+    assert parse_formula("kind == 'tiled' and a in (b, 'c')").names == ("kind", "a", "b")
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "x +", "x.real", "__import__('os')", "open('f')", "x[0]", "[x for x in y]", "lambda: 1", "'text'"),
-        *("max(x)", "ceil(x, y)", "max(*x)", "log(x, base=2)", "x is y", "x in y", "~x", "x & y", "(x := 1)", "x; y"),
+        *("", "x +", "x.real", "__import__('os')", "open('f')", "x[0]", "[x for x in y]", "lambda: 1"),
+        *("ceil(x, y)", "max(*x)", "log(x, base=2)", "x is y", "(x := 1)", "x; y"),
         *("1j", "None"),
         "(" * 300 + "x" + ")" * 300,
         "+".join(["x"] * 2000),
     ],
 )
 def test_what_is_no_formula_is_refused(text):
-    with pytest.raises(ModelSyntaxError, match="formula"):
+    with pytest.raises(ModelSyntaxError, match="constraint"):
         parse_formula(text)
 
 
 def scalar(text, **values):
-    """Return what a constraint computes: not the formula's own call, which is for columns."""
-    return parse_formula(text, SCALARS).value(values)
+    return parse_formula(text).value(values)
 
 
 @pytest.mark.parametrize(
@@ -86,12 +58,9 @@ def test_earlier_parts_of_constraints_guard_later_ones(text, at_zero, at_four):
     "text",
     ["8 % a == 0 and a != 0", "8 / a == 1 or a == 0", "8 // a if a == 0 else 1", "a == 0 and 8 % a == 0", "1 // a"],
 )
-def test_unguarded_divisions_by_zero_are_errors_of_constraints_only(text):
+def test_unguarded_divisions_by_zero_are_errors(text):
     with pytest.raises(ZeroDivisionError):
         scalar(text, a=0)
-    columns = parse_formula(text)({"a": np.array([0.0, 4.0])})
-    assert columns.shape == (2,)
-    assert columns[1] == scalar(text, a=4)
 
 
 @pytest.mark.parametrize(
@@ -156,9 +125,6 @@ def test_integers_of_constraints_are_exact():
     digits = "1" * 400
     assert scalar(digits) == int(digits)
     assert scalar("2**60 + 1 > 2**60") is True
-    assert parse_formula("2**60 + 1 > 2**60")({}) == 0
-    with pytest.raises(ModelSyntaxError, match="at character 5, the number is too large"):
-        parse_formula(f"1 + {digits}")
 
 
 @pytest.mark.parametrize(
@@ -177,15 +143,14 @@ def test_integers_of_constraints_are_exact():
 )
 def test_messages_name_the_place_in_a_constraint(text, position, cause):
     with pytest.raises(ModelSyntaxError, match=f"constraint .* at character {position}, .*{cause}") as caught:
-        parse_formula(text, SCALARS)
+        parse_formula(text)
     assert (caught.value.position, caught.value.text) == (position, text)
 
 
-@pytest.mark.parametrize("arithmetic", [COLUMNS, SCALARS], ids=["columns", "scalars"])
 @pytest.mark.parametrize(("before", "after"), [("-", ""), ("not ", ""), ("abs(", ")")])
-def test_levels_are_limited(before, after, arithmetic):
+def test_levels_are_limited(before, after):
     def nested(levels):
-        return parse_formula(before * levels + "a" + after * levels, arithmetic)
+        return parse_formula(before * levels + "a" + after * levels)
 
     assert abs(nested(150).value({"a": 1})) == 1 or before == "not "
     with pytest.raises(ModelSyntaxError, match="nested more than 150 deep; write it in parts") as caught:
@@ -193,13 +158,12 @@ def test_levels_are_limited(before, after, arithmetic):
     assert caught.value.position == len(before) * 151 + 1
 
 
-@pytest.mark.parametrize("arithmetic", [COLUMNS, SCALARS], ids=["columns", "scalars"])
-def test_two_thousand_characters_and_no_more(arithmetic):
+def test_two_thousand_characters_and_no_more():
     text = f"max({', '.join(['a'] * 665)})"
     text = text.replace("(", "(" + " " * (2000 - len(text)), 1)
-    assert parse_formula(text, arithmetic).value({"a": 7}) == 7
-    with pytest.raises(ModelSyntaxError, match=f"a {arithmetic.what} of 2001 characters is refused; 2000 are the most"):
-        parse_formula(text + " ", arithmetic)
+    assert parse_formula(text).value({"a": 7}) == 7
+    with pytest.raises(ModelSyntaxError, match="a constraint of 2001 characters is refused; 2000 are the most"):
+        parse_formula(text + " ")
 
 
 def joined(parts):
@@ -214,12 +178,8 @@ NUMBERS = st.integers(-8, 8)
 FORMULAS = st.recursive(st.sampled_from(["a", "b", "c", "(-a)", "3", "0.5"]), joined, max_leaves=12)
 
 
-# Few leaves: all results are exact in floats, too.
 @settings(max_examples=150, deadline=None)
 @given(text=FORMULAS, a=NUMBERS, b=NUMBERS, c=NUMBERS)
-def test_columns_of_one_row_mean_what_single_values_and_python_mean(text, a, b, c):
+def test_values_are_those_of_python(text, a, b, c):
     values = {"a": a, "b": b, "c": c}
-    expected = eval(text, {}, values)
-    assert scalar(text, **values) == expected
-    columns = {name: np.array([float(value)]) for name, value in values.items()}
-    assert np.ravel(parse_formula(text)(columns)).tolist() == [expected]
+    assert scalar(text, **values) == eval(text, {}, values)

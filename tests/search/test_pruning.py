@@ -121,6 +121,35 @@ def test_a_promise_from_a_batch(pruning, calibration):
     assert {variant.rank for variant in whole.kept} <= {1, 2, 3}
 
 
+def test_measured_variants_correct_the_predictions_of_the_others(calibration):
+    space = VariantSpace(scaled, {"lsize": (16, 32, 64), "repeats": (1, 2, 3, 4, 6, 8, 10, 12)}, name="scaled")
+    before = rank(space, calibration, {"n": 4096})
+    # What the calibration does not know: larger work-groups cost more than they save.
+    times = {one.name: one.predicted * (one.settings["lsize"] / 16) ** 2 for one in before}
+    batch = dict(list(times.items())[::2])
+    found = rank(before.variants, calibration, keep=3, measured=batch)
+    for one in found:
+        assert abs(math.log(one.predicted / times[one.name])) < 0.1
+        assert one.low < times[one.name] < one.high
+        assert sum(one.costs.values()) == pytest.approx(one.predicted)
+        assert sum(one.terms.values()) == pytest.approx(one.predicted)
+        assert one.knowledge == "timing of other variants"
+    assert {one.name for one in found if not math.isnan(one.measured)} == set(batch)
+    assert "corrected by the times of measured variants" in repr(found)
+    best = min(times, key=times.__getitem__)
+    assert best in {one.name for one in found.kept}
+    # What is predicted of a measured variant did not see its time.
+    odd = next(iter(batch))
+    other = rank(before.variants, calibration, measured={**batch, odd: 3 * batch[odd]})
+    (one,) = (one for one in other if one.name == odd)
+    assert one.predicted < 1.2 * batch[odd]
+    few = rank(before.variants, calibration, measured=dict(list(batch.items())[:7]))
+    assert few.predicted.tolist() == before.predicted.tolist()
+    promised = prune(before.variants, calibration, keep=Promise(0.05, 0.8), measured=batch)
+    assert promised.decision.met
+    assert len(promised.kept) < 10
+
+
 def test_repeated_kernels_may_be_measured_under_each_name(calibration):
     space = VariantSpace(scaled, {"lsize": (16, 32), "repeats": (1,), "dead": (0, 1)})
     found = prune(space, calibration, {"n": 1024}, keep=1, measured={"lsize=16, repeats=1, dead=1": 1e-6})

@@ -6,10 +6,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from perflex import load_calibration, load_machine
+from perflex import Calibration, load_machine
+from perflex.search.kernel_tuner_strategy import expected_times
 from perflex.search.settings_table import even, interpolated, settings_columns
-from perflex.search.spaces.extraction import EnumeratedSpace
-from perflex.search.tuning.kernel_tuner_strategy import expected_times
+from perflex.search.variants import EnumeratedSpace
 from support.spaces_for_tests import strided
 
 
@@ -53,7 +53,7 @@ def test_expected_times_of_what_is_not_counted():
     found = expected_times(space, [*range(0, 50, 4), 5], machine)
     # Number 5 gives the same kernel as number 4.
     assert found.numbers == [number for number in range(50) if number != 5]
-    calibration, others = load_calibration("general_gpu"), range(6, 50, 8)
+    calibration, others = Calibration.load("general_gpu"), range(6, 50, 8)
     exact = [calibration.predict(build(**settings[number]), sizes, machine=machine) for number in others]
     assert max(exact) > 2 * min(exact)
     assert [found.seconds[found.numbers.index(number)] for number in others] == pytest.approx(exact, rel=0.25)

@@ -24,7 +24,7 @@ from perflex.cli.kernel_files import load_kernel
 from perflex.features import Target, count_features, extract_scop, parse_feature, scop_from_yaml, scop_to_yaml
 from perflex.features.cpu.ecm_estimate import estimate_ecm
 from perflex.models import load_model, measurement_kernels
-from perflex.search.formula import parse_formula
+from perflex.search.measured_times import measured_times
 from perflex.store.store import Store
 
 if TYPE_CHECKING:
@@ -75,7 +75,6 @@ TEXTS = {
         "f_op_float32_madd", "f_thread_groups", "f_sync_barrier_local", "f_vol_dram_load", "f_peak_local",
         "f_mem_access_local_float32_load_lstrides:{0:17}",
     ),
-    "formula": ("ceil_div(size, items*depth)", "items*depth <= 256 and not items == 32", "1 if a % 4 == 0 else b // 7"),
     "constraint": (
         "wide * high <= 256", "2 <= wide and (high, wide) != (1, 2)", "name in ('a', 'b') or wide ** 2 == 4",
     ),
@@ -95,8 +94,6 @@ layers j.yaml --machine Gold-6248 M=40 N=60 --json --cores 2
 layers j.yaml --machine Gold-6248 M=40 N=20:60:20 --json
 block j.yaml --machine Gold-6248 M=100 N=60 --criterion L2=plane --lanes 4 --tiles-per-core 2 --json
 roofline kernels.py:made n=64 --machine V100 --time bound --registers 40
-prune-table cache.json d.yaml --samples 6 --keep 50% --json --seed 3
-prune-table cache.json d.yaml --keep promise:0.05,0.95 --device V100
 prune c.yaml kernels.py:made n=64 --keep 5% --measure 3
 diagnose c.yaml --json
 machine show m.yaml --json
@@ -184,8 +181,7 @@ def store() -> bytes:
 @cache
 def named() -> dict[str, tuple[bytes, str]]:
     texts = {"k.yaml": scops()[0], "j.yaml": scops()[2], "c.yaml": calibrations()[0], "m.yaml": machines()[0]}
-    texts |= {"d.yaml": documented("perflex-description")[0], "model.yaml": documented("perflex-model")[0]}
-    texts["cache.json"] = caches()[0][0]
+    texts["model.yaml"] = documented("perflex-model")[0]
     found = {name: (text.encode(), name.partition(".")[2]) for name, text in texts.items()}
     return {**found, "s.sqlite": (store(), "bytes")}
 
@@ -243,14 +239,9 @@ def use_model(content: bytes, _: Any) -> None:
     measurement_kernels(read, 3.0)
 
 
-def use_description(content: bytes, _: Any) -> None:
-    use_cache(TIMES.encode(), "csv", content)
-
-
-def use_cache(content: bytes, form: str, description: bytes = b"") -> None:
-    described = written(description or documented("perflex-description")[0].encode(), "d.yaml")
-    space = perflex.load_described_space(written(content, f"cache.{form}"), perflex.load_description(described))
-    finite(*space.times, *perflex.prune_described(space.complete()).predicted)
+def use_cache(content: bytes, form: str) -> None:
+    settings = [{"items": items, "unroll": unroll} for items in (32, 64, 128) for unroll in (1, 2, 4)]
+    finite(*measured_times(written(content, f"cache.{form}"), [str(one) for one in settings], settings).values())
 
 
 def made(rows: int, shift: float = 0.0) -> Any:
@@ -276,11 +267,6 @@ def use_expression(content: bytes, _: Any) -> None:
 
 def use_feature(content: bytes, _: Any) -> None:
     parse_feature(text_of(content)).value(scop(), {"n": 64}, Target(32, perflex.load_machine("V100")))
-
-
-def use_formula(content: bytes, _: Any) -> None:
-    formula = parse_formula(text_of(content))
-    formula({name: [1.0, 32.0, 7.0] for name in formula.names})
 
 
 def use_constraint(content: bytes, _: Any) -> None:
@@ -347,12 +333,10 @@ KINDS = (
     Kind("scop", 22, documents("yaml", scops), use_scop),
     Kind("machine", 8, documents("yaml", machines), use_machine),
     Kind("model", 6, of_schema("model"), use_model),
-    Kind("description", 6, of_schema("description"), use_description),
     Kind("tuning cache", 10, cache(lambda: packed(caches())), use_cache),
     Kind("times", 6, cache(lambda: packed([(TABLE, "csv"), (BY_TAGS, "csv")])), use_times),
     Kind("model string", 5, documents("text", lambda: TEXTS["model string"]), use_expression),
     Kind("feature", 4, documents("text", lambda: TEXTS["feature"]), use_feature),
-    Kind("formula", 2, documents("text", lambda: TEXTS["formula"]), use_formula),
     Kind("constraint", 2, documents("text", lambda: TEXTS["constraint"]), use_constraint),
     Kind("source", 10, cache(sources), use_source),
     Kind("source space", 2, of_schema("source", DEFINED), use_space),
