@@ -79,7 +79,7 @@ _COMMANDS = {
 _SECTIONS = {
     "See what is there": ("devices", "doctor", "list", "machine"),
     "Calibrate": ("calibrate", "transfer", "diagnose"),
-    "Count and predict": ("features", "predict", "rank", "prune", "tune", "prune-table"),
+    "Count and predict": ("features", "predict", "rank", "prune", "tune"),
     "Estimate from a machine's facts": ("volumes", "layers", "block", "roofline"),
 }
 # Those that take kernels in OpenCL C and CUDA C, with the options of their launch.

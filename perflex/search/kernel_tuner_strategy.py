@@ -134,8 +134,7 @@ class KernelTunerStrategy:
         name = self.device or runner.get_device_info().name
         machine = load_machine(name) if name in machine_names() else machine_of_device(name)
         if machine is None:
-            # Counts alone were no better than random search (docs/benchmarks/gpu_spaces.md).
-            msg = f"no machine file is of the device {name!r}; give device= of 'perflex list machines', or a file"
+            msg = f"no machine file is of the device {name!r}; give device= of 'perflex list machines'"
             raise MachineError(msg, machine=name)
         drawn = np.random.default_rng(self.seed).permutation(len(settings))[:_MOST_COUNTED]
         found = expected_times(space, sorted(drawn.tolist()), machine)
