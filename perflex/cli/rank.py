@@ -230,6 +230,9 @@ def _launches(
     if len(kernels) > 1:
         msg = "a launch of a Triton kernel is ranked alone, for its configurations are; give one"
         raise ArgumentError(msg, word=list(kernels)[1])
+    if asked.keep != "100%" or asked.out is not None:
+        msg = "all configurations of a launch are shown, and no files written; leave --keep and --out out"
+        raise ArgumentError(msg)
     assumed = asked.launches is not None or asked.caches is not None
     refuse_for_launch(time=asked.time or bool(asked.measure or asked.times), assumed=assumed)
     given = asked.words[0] not in kernels

@@ -327,7 +327,7 @@ def error_table(caption: str, errors: Mapping[str, object]) -> Table:
         percent("maximum"),
     ]  # fmt: skip
     found = [(name, _sizes(some)) for name, some in errors.items()]
-    rows = [(name, sizes.size, *(_measures(sizes) or [None] * 4)) for name, sizes in found]
+    rows = [(name, sizes.size, *(_measures(sizes) or [math.nan] * 4)) for name, sizes in found]
     return Table(caption, columns, rows)
 
 

@@ -141,6 +141,7 @@ def test_equal_reasons_are_told_once(kernel: LaunchedKernel, monkeypatch: pytest
     [
         (["rank", "one.py:launch", "two.py:launch"], "a launch of a Triton kernel is ranked alone"),
         (["rank", "one.py:launch", "--time"], "perflex does not time Triton kernels"),
+        (["rank", "one.py:launch", "--keep", "3"], "all configurations of a launch are shown"),
         (["predict", "one.py:launch", "--time"], "perflex does not time Triton kernels"),
         (["volumes", "one.py:launch"], "one.py:launch is a program of tiles, without work-items"),
         (["roofline", "one.py:launch"], "one.py:launch is a program of tiles, without work-items"),

@@ -1,11 +1,13 @@
 """``perflex prune``, ``rank`` and ``tune`` of spaces: tables, files, measuring."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from perflex import Promise
-from perflex.cli.rank import read_keep
+from perflex import Promise, VariantSpace, load_space
+from perflex.cli.rank import counting, read_keep
+from perflex.cli.terminal import Terminal
 from perflex.testing import FakeDevice
 from support.html_structure import checked
 from support.small_source_space import SPACE as SOURCE_SPACE
@@ -113,6 +115,18 @@ def test_spaces_of_sources(source, shown, content):
     out = shown(*words)
     assert [line.split()[-1] for line in out.splitlines()[2:4]] == ["yes", "yes"]
     assert out.count("doubtful: no sample of this device") == 1
+
+
+def test_many_variants_of_a_file_are_counted_on_all_cores_where_they_can_be_sent(source, monkeypatch):
+    monkeypatch.setattr("perflex.cli.rank._MANY", 3)
+    space = load_space(source)
+    local = VariantSpace(replace(space.build, source=lambda _: ""), space.values, name="local")
+    for variants, sent in ((space, True), (local, False), ({"one": None}, False)):
+        with counting(Terminal(quiet=True), "rank:", variants) as run:
+            assert (run.executor is not None) == sent
+    monkeypatch.setattr("perflex.cli.rank._MANY", 4)
+    with counting(Terminal(quiet=True), "rank:", space) as run:
+        assert run.executor is None
 
 
 @pytest.fixture
