@@ -136,8 +136,6 @@ def test_roofline_and_volumes_say_the_same_of_arithmetic_and_which_limits_are_kn
     limits = limits_of(estimate_volumes(scop, sizes, machine), scop, sizes, machine)
     assert place.limits["arithmetic"] == limits.seconds["arithmetic"] > 0
     assert place.bound_s >= limits.seconds["arithmetic"]
-    # What has no source yet is named, and the rest is known.
-    missing = {"L1": ("l1_rules",)} if name == "W7800" else {}
-    assert dict(limits.missing) == missing
-    assert set(limits.seconds) == set(LIMITERS) - set(missing)
+    assert not limits.missing
+    assert set(limits.seconds) == set(LIMITERS)
     assert limits.limiter in limits.seconds

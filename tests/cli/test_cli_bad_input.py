@@ -45,12 +45,7 @@ FILES = {
     "c.yaml": saved_text("matmul_sq_amd_epyc_4cores_intel_opencl"), "k.py": KERNELS, "broken.py": "def make(:\n",
     "at_once.py": "\n{}['mine']\n", "my.cl": CL, "my.cu": CU, "none.cl": "void helper(int n) {}", "file": "in the way",
     "t.csv": "kernel,seconds\nsaxpy,1e-6\n", "mine.yaml": MODEL, "log.csv": "kernel,n,time_us\nnaive,128,70\n",
-<<<<<<< HEAD
     "space.yaml": SPACE, "tag.yaml": "!!python/object/apply:os.system ['touch executed']\n",
-=======
-    "space.yaml": SPACE,
-    "tag.yaml": "!!python/object/apply:os.system ['touch executed']\n",
->>>>>>> h-undescribe
 }  # fmt: skip
 
 
