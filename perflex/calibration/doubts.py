@@ -71,12 +71,12 @@ def machine_doubts(calibration: CalibrationRecord, machine: Machine | None) -> t
     # Without samples a transferred calibration is of no machine, but its sources have makers.
     if not calibration.has_samples:
         sources = () if calibration.transferred is None else map(_plain, calibration.transferred.sources)
-        names = {_plain(name): name for name in machine_names()}
-        makers = {load_machine(names[source]).vendor for source in sources if source in names}
+        known = {_plain(name): name for name in machine_names()}
+        makers = {load_machine(known[source]).vendor for source in sources if source in known}
         if not makers or not machine.vendor or machine.vendor in makers:
             return ()
-        known = f"only times of {' and '.join(sorted(makers))}'s devices are behind it"
-        return (f"{known}, and {machine.name} is {machine.vendor}'s: it may be wrong by many times",)
+        behind = f"only times of {' and '.join(sorted(makers))}'s devices are behind it"
+        return (f"{behind}, and {machine.name} is {machine.vendor}'s: it may be wrong by many times",)
     own = calibration.machine or cpu or ("" if found is None else found.name)
     names = {*given, *(() if found is None else (found.name, *found.aliases))}
     if not own or {*map(_plain, names)} & {*map(_plain, (machine.name, *machine.aliases))}:
