@@ -341,9 +341,9 @@ class Calibration(CalibrationRecord):
         # Unlike Path's, this says no of names that the system does not take.
         missing = not os.path.exists(path)  # noqa: PTH110
         if missing and str(path) == USUAL_TILES:
-            from perflex.calibration.usual_prior import usual_calibration
+            from perflex.calibration.usual_prior import usual_parts
 
-            return usual_calibration(load_model(USUAL_TILES))
+            return cls(**usual_parts(load_model(USUAL_TILES)))
         if missing and str(path) in calibration_names():
             # The package may lie in a zip archive, from which as_file unpacks the file for as long as it is read.
             with as_file(files(_HOME) / "calibrations" / f"{path}{_SUFFIX}") as shipped:

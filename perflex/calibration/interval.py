@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from perflex.calibration.cross_validation import BetweenGenerators
     from perflex.calibration.prediction_variance import Variances
     from perflex.calibration.record import CalibrationRecord
-    from perflex.calibration.row_predictions import RowPredictions
 
     Array = NDArray[np.float64]
 
@@ -86,8 +85,8 @@ class PredictionInterval:
     _repr_html_ = shown_by("result.html")
 
 
-def interval_table(found: PredictionInterval | RowPredictions, names: Sequence[str]) -> Table:
-    """Return predictions and limits by name."""
+def interval_table(found: Any, names: Sequence[str]) -> Table:
+    """Return predictions and limits by name, of a `PredictionInterval` or `RowPredictions`."""
     columns = [
         text("prediction"),
         number("predicted", "time", meaning="in the output feature's unit: seconds for a wall time"),

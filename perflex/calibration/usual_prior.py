@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from math import log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflex.calibration.calibration import Calibration
 from perflex.calibration.gathering import info_of
 from perflex.calibration.transfer_prior import NORMAL, USUAL, TransferPrior
 from perflex.fit.options import ParameterPrior, Prior
@@ -83,20 +82,18 @@ def usual_description(model: Model) -> ModelDescription | None:
     return next((one for one in ready if one.usual and one.expression == model.expression), None)
 
 
-def usual_calibration(description: ModelDescription, machine: str = "") -> Calibration:
-    """Return what a ready model's usual values say without any time, of a machine where its name or file is given.
+def usual_parts(description: ModelDescription) -> dict[str, Any]:
+    """Return the parts of a calibration that a ready model's usual values are, without any time.
 
     Intervals are as wide as the parameters' spread over devices and a row's residual are.
     """
     model = description.model()
     names = tuple(model.all_features())
     info = info_of(model.input_features())
-    table = FeatureTable(model.output_feature, names, (), np.empty((0, len(names))), info=info, machine=machine)
-    return Calibration(
-        model=model,
-        fit=fit_with_prior(model, table, prior_about(description)),
-        table=table,
-        device={"name": machine} if machine else {},
-        machine=machine,
-        transferred=TransferPrior((USUAL,), 0, unknown=NOISE, limits=NORMAL),
-    )
+    table = FeatureTable(model.output_feature, names, (), np.empty((0, len(names))), info=info)
+    return {
+        "model": model,
+        "fit": fit_with_prior(model, table, prior_about(description)),
+        "table": table,
+        "transferred": TransferPrior((USUAL,), 0, unknown=NOISE, limits=NORMAL),
+    }

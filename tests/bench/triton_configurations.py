@@ -37,10 +37,9 @@ from judging import table
 from triton_parts import baselines
 from triton_parts.problems import MACHINES, Product, Rows, features, read_rows
 
-from perflex import PerflexWarning, Promise, calibrate, load_machine, transfer
+from perflex import Calibration, PerflexWarning, Promise, calibrate, load_machine, transfer
 from perflex.calibration.interval import interval_at
 from perflex.calibration.times.table import TimedKernel, TimesTable
-from perflex.calibration.usual_prior import usual_calibration
 from perflex.features.target import using_machine
 from perflex.models import load_model
 from perflex.pictures import COLOURS, new_figure, save_figure
@@ -172,9 +171,10 @@ class Benchmark:
         def one(seconds: NDArray[np.float64], judged: NDArray[np.bool_] | None = None) -> Draw:
             return Draw(np.where(self.fits[key], seconds, np.inf), judged=judged)
 
+        usual = replace(Calibration.load("general_tile"), machine=MACHINES[key[0]].name)
         return [
             Method("other GPU", "other GPU", [self.draw(key, self.carried[key[0]])]),
-            Method("usual values", "code", [self.draw(key, usual_calibration(MODEL, MACHINES[key[0]].name))]),
+            Method("usual values", "code", [self.draw(key, usual)]),
             Method("20 problems", "20 problems", [self.draw(key, calibrated(each), mask) for each, mask in pairs]),
             Method("random order", "nothing", [one(random.random(len(rows))) for _ in range(20)], timed=False),
             Method("largest tile", "code", [one(baselines.largest_tile(rows))], timed=False),

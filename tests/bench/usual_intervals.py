@@ -24,8 +24,8 @@ from judging import table  # noqa: E402
 
 from perflex.calibration.calibrating import calibration_from_table  # noqa: E402
 from perflex.calibration.interval import interval_at  # noqa: E402
-from perflex.calibration.usual_prior import NOISE, fit_about_usual, usual_calibration  # noqa: E402
-from support.usual_devices import GENERAL, MODEL, counted, in_interval, timed  # noqa: E402
+from perflex.calibration.usual_prior import NOISE, fit_about_usual  # noqa: E402
+from support.usual_devices import GENERAL, MODEL, counted, in_interval, timed, usual  # noqa: E402
 
 if TYPE_CHECKING:
     from perflex import Calibration, FeatureTable
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=200)
     draws = parser.parse_args().draws
     rows = counted(MACHINE, tiles=10)
-    products, alone = np.array(rows.generators), usual_calibration(GENERAL, MACHINE)
+    products, alone = np.array(rows.generators), usual(MACHINE)
     names = np.unique(products)
     lines = []
     for count in ROWS:

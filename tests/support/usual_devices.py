@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from perflex import calibrate, load_times
+from perflex import Calibration, calibrate, load_times
 from perflex.models import load_model
 
 GENERAL = load_model("general_tile")
@@ -18,6 +18,11 @@ _TILES = (
     *((256, 64, 32), (64, 32, 64), (128, 256, 64), (32, 32, 32), (64, 256, 32)),
 )
 _SIZES = ((512, 512, 512), (4096, 4096, 1024), (1024, 8192, 2048), (64, 4096, 4096))
+
+
+def usual(machine):
+    """Return what the usual values say of a machine."""
+    return replace(Calibration.load("general_tile"), machine=machine, device={"name": machine})
 
 
 @lru_cache

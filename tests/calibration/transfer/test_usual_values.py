@@ -13,11 +13,11 @@ from perflex import Calibration, FeatureTable, PerflexWarning, transfer
 from perflex.calibration.calibrating import calibration_from_table
 from perflex.calibration.interval import interval_at
 from perflex.calibration.usual_prior import NOISE as RESIDUAL
-from perflex.calibration.usual_prior import fit_about_usual, usual_calibration, usual_description
+from perflex.calibration.usual_prior import fit_about_usual, usual_description
 from perflex.models import load_model
 from perflex.triton import LaunchedKernel
 from support.triton_data import code_of, launch_of, stored
-from support.usual_devices import GENERAL, MODEL, counted, in_interval, timed
+from support.usual_devices import GENERAL, MODEL, counted, in_interval, timed, usual
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def inside(calibration: Calibration, table: FeatureTable) -> float:
 
 
 def test_usual_values_alone_predict_with_intervals(tmp_path: Path) -> None:
-    calibration = usual_calibration(GENERAL, "H100-SXM")
+    calibration = usual("H100-SXM")
     assert dict(calibration.fit) == pytest.approx(dict(GENERAL.usual))
     assert [one.standard_error / one.value for one in calibration.fit.parameters] == pytest.approx([SPREAD] * 6)
     shares = [inside(calibration, device("H100-SXM", seed)) for seed in range(20)]
@@ -58,7 +58,7 @@ def volume(calibration: Calibration) -> float:
 
 
 def test_each_row_narrows_the_interval_of_another_product_and_it_holds(tmp_path: Path) -> None:
-    rows, alone = counted("H100-SXM"), usual_calibration(GENERAL, "H100-SXM")
+    rows, alone = counted("H100-SXM"), usual("H100-SXM")
     own, other = list(range(8)), rows.take(range(8, len(rows)))
     values = other.columns(MODEL.input_features())
     without = interval_at(alone, values)
@@ -106,7 +106,7 @@ def test_times_of_the_device_narrow_the_interval() -> None:
 
 @pytest.mark.parametrize(("name", "deviation"), [("matmul_even", 0.0), ("matmul_fp8", np.log(2))])
 def test_kernels_unlike_all_that_was_judged_have_wider_intervals(name: str, deviation: float) -> None:
-    calibration, case = usual_calibration(GENERAL, "A100-80GB"), stored(name)
+    calibration, case = usual("A100-80GB"), stored(name)
     program = code_of(case, case["ttir"]["3.9.0"]["80"]).program(launch_of(case))
     kernel = LaunchedKernel(lambda: None)
     with mock.patch.object(kernel, "program", return_value=program):
