@@ -88,8 +88,8 @@ def test_one_other_device_is_carried_over_half_way_and_intervals_hold() -> None:
         source = calibrated(device("A100-80GB", seed))
         with pytest.warns(PerflexWarning, match="no sample of this device"):
             carried = transfer([source], machine="H100-SXM")
-        for name, usual in GENERAL.usual.items():
-            assert carried.fit[name] == pytest.approx(np.sqrt(source.fit[name] * usual))
+        for name, value in GENERAL.usual.items():
+            assert carried.fit[name] == pytest.approx(np.sqrt(source.fit[name] * value))
         shares.append(inside(carried, device("H100-SXM", 100 + seed)))
     assert np.mean(shares) > 0.94
 
