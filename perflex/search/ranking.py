@@ -180,9 +180,8 @@ class Ranking(Sequence[Ranked]):
         (kinds, shares), kept = dominating(costs), set(self.decision.kept.tolist())
         deciding = self.measured if self.timed else self.predicted
         order = _order(self.predicted, deciding)
-        knowledge, fastest = resting_on(calibration, labels), deciding[order[0]]
-        if self.corrected:
-            knowledge = ["timing of other variants"] * len(self)
+        knowledge = ["timing of other variants"] * len(self) if self.corrected else resting_on(calibration, labels)
+        fastest = deciding[order[0]]
         return tuple(
             Ranked(
                 rank=place,
@@ -339,9 +338,8 @@ def rank(
         smallest set that holds it.
     measured
         Seconds of variants that were measured, by name, or a tuner's file that knows them by their settings: a first
-        batch, chosen by chance. Eight and more correct the predictions of all variants, whose intervals are then those
-        of the correction. A promise rests on how well the measured are predicted. The fastest of them is kept, slower
-        ones are dropped.
+        batch, chosen by chance. Eight and more correct all predictions and their intervals. A promise rests on how well
+        the measured are predicted. The fastest of them is kept, slower ones are dropped.
     time
         Whether to time each variant, too, as `calibrate` times kernels, and where: True on the device that the
         calibration belongs to, or a device, or parts of its name. The order is that of the times then, and variants
@@ -395,9 +393,11 @@ def rank(
     if timed:
         measured = measure_variants(found, range(len(found)), calibration, device, machine=machine)
     index, given = found.measured_rows({} if measured is None else measured)
-    order, learned = None, not timed and index.size >= LEAST
+    order, least, learned = None, predicted, not timed and index.size >= LEAST
     if learned:
         forecast = corrected(found, predicted, index, given)
+        # Fast variants unlike any of the batch are not learned: what either expects to be fast may be the fastest.
+        least = np.minimum(np.exp(forecast.logs), predicted * np.median(given / predicted[index]))
         predicted, order, (low, high) = np.exp(forecast.logs), forecast.order, forecast.interval
     else:
         low, high = _intervals(calibration, found, predicted)
@@ -408,7 +408,7 @@ def rank(
         said = f"{kept.size} of {len(found)}: those measured fastest"
         decision = KeepDecision(kept, math.inf, math.nan, met=True, explanation=said)
     else:
-        decision = decide(keep, predicted, index, given, order)
+        decision = decide(keep, least, index, given, order)
     doubts = doubts_of(calibration, found, machine, decision.kept[:_LOOKED_AT].tolist())
     warn_of_variants(found.names, doubts)
     return Ranking(found, calibration, predicted, low, high, seconds_of, decision, doubts, timed, learned)
