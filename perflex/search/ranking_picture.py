@@ -41,6 +41,8 @@ def ranking_figure(ranking: Ranking) -> Any:
             times = [1e3 * place.predicted for place in chosen]
             axes.plot([place.rank for place in chosen], times, "o", ms=4, color=colour, label=label)
     axes.set_yscale("log")
+    axes.locator_params(axis="x", integer=True)
+    _plain_numbers(axes.yaxis)
     axes.set_xlabel("rank")
     axes.set_ylabel("predicted time (ms)")
     axes.set_title(title, fontsize=11)
