@@ -216,13 +216,13 @@ def _group_loads(
                 for shift in one.offsets.tolist()
             )
             # Compilers and generators order the loads of a statement by address: neighbours share lines.
-            bases = [one.address(points) + offsets.get(one.access.array, 0) for one in mine]
-            filled = np.stack(
-                [
-                    in_sub_groups(np.where(alive, bases[position] + shift, IDLE), lines.lanes)
-                    for _, _, position, shift in addresses
-                ]
+            bases = np.stack(
+                [np.broadcast_to(one.address(points) + offsets.get(one.access.array, 0), alive.shape) for one in mine]
             )
+            positions, shifts = np.array([ends for _, _, *ends in addresses]).T
+            found = np.where(alive, bases[positions] + shifts[:, None, None], IDLE)
+            filled = in_sub_groups(found.reshape(-1, found.shape[-1]), lines.lanes)
+            filled = filled.reshape(len(addresses), count, *filled.shape[1:])
             sectors, new = first_of_each(filled, lines.sector)
             places, when, warps, _ = np.nonzero(new)
             arrays = np.array([names.index(array) for array, *_ in addresses])
