@@ -68,20 +68,29 @@ def machine_doubts(calibration: CalibrationRecord, machine: Machine | None) -> t
             f"{machine.name} is a {machine.kind.upper()}, and {whose}; name a machine of that kind, or calibrate there"
         )
         raise MachineError(msg, machine=machine.name)
-    # Without samples a transferred calibration is of no machine, but its sources have makers.
+    # Without samples a transferred calibration is of no machine.
     if not calibration.has_samples:
-        sources = () if calibration.transferred is None else map(_plain, calibration.transferred.sources)
-        known = {_plain(name): name for name in machine_names()}
-        makers = {load_machine(known[source]).vendor for source in sources if source in known}
-        if not makers or not machine.vendor or machine.vendor in makers:
-            return ()
-        behind = f"only times of {' and '.join(sorted(makers))}'s devices are behind it"
-        return (f"{behind}, and {machine.name} is {machine.vendor}'s: it may be wrong by many times",)
+        return _maker_doubts(calibration, machine)
     own = calibration.machine or cpu or ("" if found is None else found.name)
     names = {*given, *(() if found is None else (found.name, *found.aliases))}
     if not own or {*map(_plain, names)} & {*map(_plain, (machine.name, *machine.aliases))}:
         return ()
     return (f"calibrated on {own}, predicted with facts of {machine.name}",)
+
+
+def _maker_doubts(calibration: CalibrationRecord, machine: Machine) -> tuple[str, ...]:
+    """Return that no device of a machine's maker is among those that a transferred calibration comes from."""
+    known, makers = {_plain(name): name for name in machine_names()}, set[str]()
+    for source in () if calibration.transferred is None else map(_plain, calibration.transferred.sources):
+        if source in known:
+            makers.add(load_machine(known[source]).vendor)
+        # Further files are not read: that takes longer than a prediction.
+        if machine.vendor in makers:
+            return ()
+    if not makers or not machine.vendor:
+        return ()
+    behind = f"only times of {' and '.join(sorted(makers))}'s devices are behind it"
+    return (f"{behind}, and {machine.name} is {machine.vendor}'s: it may be wrong by many times",)
 
 
 def _plain(name: str) -> str:

@@ -114,7 +114,7 @@ def rank(
 ) -> None:
     """Order variants by predicted run time, fastest first; with --time, by what is measured."""
     given = dict(locals())
-    _ranked(given.pop("context"), _Asked(**given), _rows)
+    _ranked(given.pop("context"), _Asked(**given), prunes=False)
 
 
 def prune(
@@ -138,10 +138,11 @@ def prune(
     Eight and more measured variants (--measure, --times) correct the predictions of all.
     """
     given = dict(locals())
-    _ranked(given.pop("context"), _Asked(**given), _content)
+    _ranked(given.pop("context"), _Asked(**given), prunes=True)
 
 
-def _ranked(context: typer.Context, asked: _Asked, content: Any) -> None:
+def _ranked(context: typer.Context, asked: _Asked, *, prunes: bool) -> None:
+    """Do what both commands do: `prune` takes a space alone, and says in JSON what the choice rests on."""
     from perflex.cli.arguments import (
         is_space,
         read_calibration,
@@ -154,12 +155,12 @@ def _ranked(context: typer.Context, asked: _Asked, content: Any) -> None:
 
     _refuse(asked)
     terminal, keep, machine = terminal_of(context), read_keep(asked.keep), asked.machine
-    loaded, rest = read_calibration(asked.words, machine, KERNEL_FILES if content is _rows else SPACE_FILES)
+    loaded, rest = read_calibration(asked.words, machine, SPACE_FILES if prunes else KERNEL_FILES)
     loaded = loaded.assuming(launches=asked.launches, caches=asked.caches)
     words, sizes = read_kernels_and_sizes(rest)
     if asked.out is not None:
         require_writable_folder(asked.out, context)
-    alone = len(words) == 1 and (content is _content or is_space(words[0]))
+    alone = len(words) == 1 and (prunes or is_space(words[0]))
     found = load_variants(words[0]) if alone else {word: load_kernel(word) for word in words}
     if isinstance(found, dict) and _launches(terminal, found, sizes, loaded, asked):
         return
@@ -177,7 +178,7 @@ def _ranked(context: typer.Context, asked: _Asked, content: Any) -> None:
     if asked.out is not None:
         _write(ranking, on, asked.out)
     if asked.as_json:
-        print_json(content(terminal, ranking, batch, on))
+        print_json(_content(ranking, batch, on) if prunes else _rows(terminal, ranking, on))
     else:
         _show(terminal, ranking, batch, on, most=SHOWN if alone else None)
 
@@ -292,14 +293,14 @@ def read_keep(word: str) -> Keep:
     return keep
 
 
-def _rows(terminal: Terminal, ranking: Ranking, _batch: dict[str, float], on: str) -> list[dict[str, Any]]:
+def _rows(terminal: Terminal, ranking: Ranking, on: str) -> list[dict[str, Any]]:
     for cause, count in ranking.excluded.items():
         terminal.remarks.print(f"left out: {cause} ({count})", markup=False, soft_wrap=True)
     more = {"measured_on": on} if on else {}
     return [{"name": row.pop("variant"), **row, **more} for row in ranking.table().records()]
 
 
-def _content(_terminal: Terminal, ranking: Ranking, batch: dict[str, float], on: str) -> dict[str, Any]:
+def _content(ranking: Ranking, batch: dict[str, float], on: str) -> dict[str, Any]:
     content: dict[str, Any] = {
         "device": dict(ranking.calibration.device),
         "calibrated": ranking.calibration.date,

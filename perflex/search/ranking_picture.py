@@ -43,11 +43,7 @@ def ranking_figure(ranking: Ranking) -> Any:
     axes.set_yscale("log")
     axes.locator_params(axis="x", integer=True)
     _plain_numbers(axes.yaxis)
-    axes.set_xlabel("rank")
-    axes.set_ylabel("predicted time (ms)")
-    axes.set_title(title, fontsize=11)
-    axes.grid(visible=True, which="both", linewidth=0.4, alpha=0.6)
-    axes.legend(frameon=False)
+    _label(axes, "rank", "predicted time (ms)", title)
     return figure
 
 
@@ -75,12 +71,16 @@ def times_figure(predicted: Array, measured: Array, kept: NDArray[np.bool_], tit
         ends = [both.min(), both.max()]
         axes.plot(ends, ends, color="0.6", linewidth=0.8, label="as predicted")
     _plain_numbers(axes.xaxis)
-    axes.set_xlabel("predicted time (ms)")
-    axes.set_ylabel("measured time (ms)")
+    _label(axes, "predicted time (ms)", "measured time (ms)", title)
+    return figure
+
+
+def _label(axes: Any, below: str, beside: str, title: str) -> None:
+    axes.set_xlabel(below)
+    axes.set_ylabel(beside)
     axes.set_title(title, fontsize=11)
     axes.grid(visible=True, which="both", linewidth=0.4, alpha=0.6)
     axes.legend(frameon=False)
-    return figure
 
 
 def _plain_numbers(axis: Any) -> None:
