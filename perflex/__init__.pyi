@@ -41,9 +41,9 @@ from .progress import RunOptions as RunOptions
 from .search.accuracy import Accuracy as Accuracy
 from .search.kernel_tuner_strategy import KernelTunerStrategy as KernelTunerStrategy
 from .search.promise import Promise as Promise
-from .search.ranking import Ranked as Ranked
-from .search.ranking import Ranking as Ranking
-from .search.ranking import RankingCheck as RankingCheck
+from .search.ranked import Ranked as Ranked
+from .search.ranked import Ranking as Ranking
+from .search.ranked import RankingCheck as RankingCheck
 from .search.ranking import prune as prune
 from .search.ranking import rank as rank
 from .search.source_spaces import load_space as load_space

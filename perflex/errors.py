@@ -132,7 +132,7 @@ class MachineError(PerflexError):
 
 
 class WorkGroupTooLargeError(MachineError, UnsupportedKernelError):
-    """A work-group exceeds a limit of the machine; names machine and fact."""
+    """A work-group, or a program of tiles, exceeds a limit of the machine; names machine and fact."""
 
 
 class BlockError(PerflexError):

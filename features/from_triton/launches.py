@@ -21,7 +21,7 @@ from perflex.features.from_triton.front_end import TritonSource, triton_module, 
 from perflex.features.from_triton.interpreter import Launch
 from perflex.features.tiles.costs import require_triton
 from perflex.features.tiles.tile_kernel import TileKernel
-from perflex.features.tiles.tile_program import TileProgram
+from perflex.features.tiles.tile_program import TileProgram, TileResources
 from perflex.machines.machine import Machine
 
 _BITS = {"half": 16, "float": 32, "double": 64, "bool": 8, "i1": 8}
@@ -141,6 +141,17 @@ class TritonLaunch:
     keys: tuple[str, ...] = ()
     read: dict[str, np.ndarray[Any, Any] | None] = field(default_factory=dict, init=False, repr=False)
 
+    def kernels(self, most: int | None = None) -> dict[str, TritonKernel]:
+        """Return it with each of its configurations, by names for these; `most` as of `TritonKernel`."""
+        found: dict[str, TritonKernel] = {}
+        for one in self.configurations:
+            name, number = str(one), 1
+            while name in found:
+                number += 1
+                name = f"{one} #{number}"
+            found[name] = TritonKernel(self, one, most=most)
+        return found
+
 
 class TritonKernel(TileKernel):
     """A launch of a Triton kernel with one configuration, taken wherever a kernel is; all its sizes are given.
@@ -167,6 +178,34 @@ class TritonKernel(TileKernel):
 
     def program(self, sizes: Mapping[str, Any]) -> TileProgram:  # noqa: ARG002 - all are given
         """Return the tile program; errors as of `TileCode.program`, `triton_source` and `TritonSource`."""
+        return self._program
+
+    def compiled_for(self, machine: Machine) -> TritonKernel:
+        """Return the kernel for a machine's compute capability; a `MachineError` where Triton does not support it."""
+        require_triton(machine)
+        return self._with(int(10 * machine.need("compute_capability")), compiled=self.compiled)
+
+    def with_code(self) -> TritonKernel:
+        """Return the kernel compiled."""
+        return self._with(self.capability, compiled=True)
+
+    def _with(self, capability: int, *, compiled: bool) -> TritonKernel:
+        if (capability, compiled) == (self.capability, self.compiled):
+            return self
+        return TritonKernel(self.launch, self.configuration, capability, self.most, compiled=compiled)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that its configuration says, by name."""
+        return self.configuration.all()
+
+    @property
+    def resources(self) -> TileResources | None:
+        """What its code takes; None where it is not compiled."""
+        return self._program.resources
+
+    @cached_property
+    def _program(self) -> TileProgram:
         chosen = self.configuration
         if chosen.unpredictable:
             msg = f"kernel {self.name!r} with {chosen.unpredictable} cannot be predicted"

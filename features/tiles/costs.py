@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cached_property
 from math import ceil, prod
 
-from perflex.errors import MachineError
+from perflex.errors import MachineError, WorkGroupTooLargeError
 from perflex.features.tiles.tile_program import OPERAND_BYTES, TileAccess, TileDot, TileLoop, TileProgram
 from perflex.machines.machine import Machine
 
@@ -440,11 +440,11 @@ def require_triton(machine: Machine) -> None:
 
 
 def tile_costs(program: TileProgram, machine: Machine) -> dict[str, float]:
-    """Return what features of tile programs need a machine for; a `MachineError` where it cannot run the program."""
+    """Return what features of tile programs need a machine for; a WorkGroupTooLargeError where it cannot run one."""
     require_triton(machine)
     costs = TileCosts(program, machine)
     if costs.refusal:
         shape = f"{program.warps} warps and {program.stages} stages"
         msg = f"kernel {program.name!r} with {shape}: {costs.refusal}; take smaller tiles or fewer stages"
-        raise MachineError(msg, machine=machine.name)
+        raise WorkGroupTooLargeError(msg, machine=machine.name)
     return costs.features()

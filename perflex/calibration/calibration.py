@@ -173,7 +173,7 @@ class Calibration(CalibrationRecord):
             As `predict`.
         """
         target = self.target(machine)
-        kernel = self._compiled_for(target, kernel)
+        kernel = self.compiled_for(target, kernel)
         values = self._values(kernel, sizes, target)
         unit, sizes = with_own_sizes(kernel, sizes)
         known = [] if self.transferred is None else known_as(self.transferred, kernel, sizes, name)
@@ -240,19 +240,23 @@ class Calibration(CalibrationRecord):
         Numbers, or arrays where sizes are arrays; ``evaluate`` and ``model.terms`` take them.
         """
         target = self.target(machine)
-        return self._values(self._compiled_for(target, kernel), sizes, target)
+        return self._values(self.compiled_for(target, kernel), sizes, target)
 
-    def _compiled_for(self, target: Target, kernel: Any) -> Any:
+    def compiled_for(self, target: Target, kernel: Any) -> Any:
         """Return the kernel as it is on the target's machine; an error where the model knows nothing of its kind."""
         if not isinstance(kernel, TileKernel):
             return kernel
+        self.require_tiles()
+        return kernel if target.machine is None else kernel.compiled_for(target.machine)
+
+    def require_tiles(self) -> None:
+        """Stop where the model knows nothing of Triton's kernels."""
         if not any(name.startswith(_OF_TILES) for name in self.model.input_features()):
             msg = (
                 f"the calibration is of another model than {USUAL_TILES}, which predicts Triton kernels; leave it out, "
                 f"or make one with: perflex calibrate {USUAL_TILES} --times"
             )
             raise CalibrationError(msg, model=self.model)
-        return kernel if target.machine is None else kernel.compiled_for(target.machine)
 
     def _values(self, kernel: Any, sizes: Mapping[str, Any], target: Target) -> dict[str, Any]:
         features, output = self.model.input_features(), self.model.output_feature

@@ -70,7 +70,7 @@ class PredictionInterval:
         """Return the same with further doubts, each once."""
         return replace(self, doubts=tuple(dict.fromkeys((*self.doubts, *doubts))))
 
-    def widened(self, deviation: float) -> PredictionInterval:
+    def widened(self, deviation: float | NDArray[np.float64]) -> PredictionInterval:
         """Return the same where the logarithm of a measurement has a standard deviation of its own beside."""
         beyond = NormalDist().inv_cdf((1 + self.confidence) / 2) * deviation
         with np.errstate(all="ignore"):

@@ -11,7 +11,7 @@ import traceback
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from perflex.cli.arguments import (
     LAUNCH_FORM,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from perflex.cli.options import SourceOptions
     from perflex.features import AnnotatedKernel, Scop, SourceKernel
     from perflex.features.from_source.parsing import Language
+    from perflex.features.from_triton.launches import LaunchedKernel
     from perflex.search.variant_space import VariantSpace
 
 # Variants that say which sizes all have.
@@ -214,8 +215,9 @@ def _extents(text: str | None) -> list[str] | None:
     return [each.strip() for each in found]
 
 
-def load_variants(word: str) -> VariantSpace:
+def load_variants(word: str) -> VariantSpace | LaunchedKernel:
     """Return the variants of a file of a kernel's source with tunables, or of what a Python file has by a name."""
+    from perflex.cli.launches import is_launch
     from perflex.search.variant_space import VariantSpace
 
     _refuse_stated(word)
@@ -224,16 +226,20 @@ def load_variants(word: str) -> VariantSpace:
 
         return load_space(word)
     found = _made(word, (VariantSpace,))
-    if not isinstance(found, VariantSpace):
+    if not (isinstance(found, VariantSpace) or is_launch(found)):
         msg = f"{word} is a {type(found).__name__}; it must be a perflex.VariantSpace or return one"
         raise ArgumentError(msg, word=word)
-    return found
+    return cast("VariantSpace | LaunchedKernel", found)
 
 
-def require_sizes_of(variants: VariantSpace, given: Mapping[str, int]) -> None:
-    """Refuse sizes that none of the first variants has."""
+def require_sizes_of(variants: VariantSpace | LaunchedKernel, given: Mapping[str, int]) -> None:
+    """Refuse sizes that none of the first variants has, or too few for a launch."""
     from perflex.features import extract_scop
+    from perflex.search.variant_space import VariantSpace
 
+    if not isinstance(variants, VariantSpace):
+        variants.check_sizes(given)
+        return
     sizes = {**variants.sizes, **given}
 
     def described() -> Iterator[Any]:

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from functools import update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -165,16 +165,39 @@ def _require_source(given: SourceOptions, words: Sequence[str]) -> None:
         raise ArgumentError(msg, word=unused[0])
 
 
+def takes_options(name: str, kind: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator: the command takes the fields of a dataclass as options, in place of the parameter `name`."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        hints, known = get_type_hints(kind, include_extras=True), fields(kind)
+
+        def run(*arguments: Any, **options: Any) -> None:
+            options[name] = kind(**{one.name: options.pop(one.name) for one in known})
+            command(*arguments, **options)
+
+        added = [
+            inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
+            for one in known
+        ]
+        parameters = [*(one for one in signature.parameters.values() if one.name != name), *added]
+        changed: Any = update_wrapper(run, command)
+        changed.__signature__ = signature.replace(parameters=parameters)  # which typer reads
+        changed.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        del changed.__wrapped__  # of which it would read the other's
+        result: Callable[..., None] = changed
+        return result
+
+    return decorate
+
+
 def takes_source(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that takes the options of `SourceOptions`, too."""
-    signature = inspect.signature(command, eval_str=True)
-    hints = inspect.get_annotations(SourceOptions, eval_str=True)
 
-    def run(*arguments: Any, **options: Any) -> None:
-        given = SourceOptions(**{name: options.pop(name) for name in LAUNCH})
-        _require_source(given, [options["kernel"]] if "kernel" in options else options["words"])
-        token = _given.set(given)
-        named = _machine.set(options.get("machine"))
+    def run(*arguments: Any, source: SourceOptions, **options: Any) -> None:
+        _require_source(source, [options["kernel"]] if "kernel" in options else options["words"])
+        token = _given.set(source)
+        named = _machine.set(options["asked"].machine if "asked" in options else options.get("machine"))
         terminal = _terminal.set(terminal_of(options["context"]))
         try:
             command(*arguments, **options)
@@ -183,13 +206,6 @@ def takes_source(command: Callable[..., None]) -> Callable[..., None]:
             _machine.reset(named)
             _terminal.reset(terminal)
 
-    added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hints[name]) for name in LAUNCH
-    ]
-    parameters = [*signature.parameters.values(), *added]
     changed: Any = update_wrapper(run, command)
-    changed.__signature__ = signature.replace(parameters=parameters)  # which typer reads
-    changed.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    del changed.__wrapped__  # of which it would read the other's
-    result: Callable[..., None] = changed
-    return result
+    changed.__signature__ = inspect.signature(command, eval_str=True)
+    return takes_options("source", SourceOptions)(changed)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perflex.cli.json_output import picked, print_json, stamped
-from perflex.cli.launches import calibration_of_launch, launch_of, refuse_for_launch
+from perflex.cli.launches import predictor_of
 from perflex.cli.lines import LinesOption, lines_content, require_source, show_lines
 from perflex.cli.options import (
     KERNEL_FILES,
@@ -82,7 +82,6 @@ def predict(
         msg = "--device says where kernels are timed; give --time, too, or leave it out"
         raise ArgumentError(msg, word=device)
     loaded, rest = read_calibration(words, machine, KERNEL_FILES)
-    loaded = loaded.assuming(launches=launches, caches=caches)
     kernel, *sizes = rest
     unit = load_kernel(kernel)
     source = require_source(unit, kernel) if lines else None
@@ -91,9 +90,9 @@ def predict(
     require_known_sizes(chosen[0], [unit], chosen[0])
     if out is not None:
         require_writable_folder(out, context)
-    if launch_of(unit) is not None:
-        refuse_for_launch(time=time, assumed=launches is not None or caches is not None)
-        loaded = calibration_of_launch(loaded, machine, given=len(rest) < len(words))
+    given, assumed = len(rest) < len(words), launches is not None or caches is not None
+    loaded = predictor_of(unit, loaded, machine, given=given, time=time, assumed=assumed)
+    loaded = loaded.assuming(launches=launches, caches=caches)
     # What the model leaves out is said for each size: accesses may depend on it.
     with terminal.warnings_shown():
         file, name = file_and_name(kernel)

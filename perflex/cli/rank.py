@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perflex.cli.arguments import ArgumentError
-from perflex.cli.json_output import print_json, stamped
-from perflex.cli.launches import calibration_of_launch, launch_of, rank_launch, refuse_for_launch
+from perflex.cli.json_output import picked, print_json, stamped
+from perflex.cli.launches import is_launch, predictor_of
 from perflex.cli.options import (
     KERNEL_FILES,
     SPACE_FILES,
@@ -25,17 +25,18 @@ from perflex.cli.options import (
     MachineOption,
     OutFolderOption,
     TimeOption,
+    takes_options,
 )
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from perflex.calibration.calibration import Calibration
     from perflex.cli.terminal import Terminal
     from perflex.progress import RunOptions
     from perflex.search.promise import Keep
-    from perflex.search.ranking import Ranking
+    from perflex.search.ranked import Ranking
     from perflex.search.variants import Variants
 
 SHOWN = 20
@@ -53,6 +54,15 @@ SeedOption = Annotated[int, typer.Option(min=0, help="Seed of random draws.")]
 MeasureOption = Annotated[
     int | None, typer.Option(min=1, help="Time this many randomly drawn variants first, then the kept ones.")
 ]
+CompileOption = Annotated[
+    int,
+    typer.Option(
+        "--compile",
+        metavar="N",
+        min=0,
+        help="Compile configurations of a Triton kernel until the N best are ordered by what their code takes.",
+    ),
+]
 TimesOption = Annotated[
     Path | None,
     typer.Option(
@@ -62,24 +72,31 @@ TimesOption = Annotated[
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What a command was given."""
+class Asked:
+    """What `rank` and `prune` are told."""
 
-    words: list[str]
-    keep: str
-    measure: int | None
-    times: Path | None
-    time: bool
-    device: str
-    seed: int
-    machine: str | None
-    launches: Any
-    caches: Any
-    out: Path | None
-    as_json: bool
-    compiled: int = 0
+    keep: KeepOption = "100%"
+    measure: MeasureOption = None
+    times: TimesOption = None
+    time: TimeOption = False
+    device: DeviceOption = ""
+    seed: SeedOption = 0
+    machine: MachineOption = None
+    launches: LaunchesOption = None
+    caches: CachesOption = None
+    compiled: CompileOption = 0
+    out: OutFolderOption = None
+    as_json: JsonOption = False
 
 
+@dataclass(frozen=True)
+class AskedToPrune(Asked):
+    """What `prune` is told; it keeps a tenth by default."""
+
+    keep: KeepOption = "10%"
+
+
+@takes_options("asked", Asked)
 def rank(
     context: typer.Context,
     words: Annotated[
@@ -91,57 +108,27 @@ def rank(
         ),
     ],
     *,
-    keep: KeepOption = "100%",
-    measure: MeasureOption = None,
-    times: TimesOption = None,
-    time: TimeOption = False,
-    device: DeviceOption = "",
-    seed: SeedOption = 0,
-    machine: MachineOption = None,
-    launches: LaunchesOption = None,
-    caches: CachesOption = None,
-    compiled: Annotated[
-        int,
-        typer.Option(
-            "--compile",
-            metavar="N",
-            min=0,
-            help="Compile configurations of a Triton kernel until the N best are ordered by what their code takes.",
-        ),
-    ] = 0,
-    out: OutFolderOption = None,
-    as_json: JsonOption = False,
+    asked: Asked,
 ) -> None:
     """Order variants by predicted run time, fastest first; with --time, by what is measured."""
-    given = dict(locals())
-    _ranked(given.pop("context"), _Asked(**given), prunes=False)
+    _ranked(context, words, asked, prunes=False)
 
 
+@takes_options("asked", AskedToPrune)
 def prune(
     context: typer.Context,
     words: Annotated[list[str], typer.Argument(metavar=SPACE_WORDS, help=SPACE_HELP)],
     *,
-    keep: KeepOption = "10%",
-    measure: MeasureOption = None,
-    times: TimesOption = None,
-    time: TimeOption = False,
-    device: DeviceOption = "",
-    seed: SeedOption = 0,
-    machine: MachineOption = None,
-    launches: LaunchesOption = None,
-    caches: CachesOption = None,
-    out: OutFolderOption = None,
-    as_json: JsonOption = False,
+    asked: Asked,
 ) -> None:
     """Choose the few variants of a kernel that are worth compiling and running, with the reasons.
 
     Eight and more measured variants (--measure, --times) correct the predictions of all.
     """
-    given = dict(locals())
-    _ranked(given.pop("context"), _Asked(**given), prunes=True)
+    _ranked(context, words, asked, prunes=True)
 
 
-def _ranked(context: typer.Context, asked: _Asked, *, prunes: bool) -> None:
+def _ranked(context: typer.Context, words: list[str], asked: Asked, *, prunes: bool) -> None:
     """Do what both commands do: `prune` takes a space alone, and says in JSON what the choice rests on."""
     from perflex.cli.arguments import (
         is_space,
@@ -151,22 +138,20 @@ def _ranked(context: typer.Context, asked: _Asked, *, prunes: bool) -> None:
         require_writable_folder,
     )
     from perflex.cli.kernel_files import load_kernel, load_variants, require_sizes_of
-    from perflex.search.variants import variants_of
+    from perflex.search.counted_variants import variants_of
+    from perflex.search.triton_configurations import with_code
 
-    _refuse(asked)
+    _refuse(words, asked)
     terminal, keep, machine = terminal_of(context), read_keep(asked.keep), asked.machine
-    loaded, rest = read_calibration(asked.words, machine, SPACE_FILES if prunes else KERNEL_FILES)
-    loaded = loaded.assuming(launches=asked.launches, caches=asked.caches)
+    loaded, rest = read_calibration(words, machine, SPACE_FILES if prunes else KERNEL_FILES)
+    given = len(rest) < len(words)
     words, sizes = read_kernels_and_sizes(rest)
     if asked.out is not None:
         require_writable_folder(asked.out, context)
     alone = len(words) == 1 and (prunes or is_space(words[0]))
     found = load_variants(words[0]) if alone else {word: load_kernel(word) for word in words}
-    if isinstance(found, dict) and _launches(terminal, found, sizes, loaded, asked):
-        return
-    if asked.compiled:
-        msg = "--compile is for a function that launches a Triton kernel; leave it out"
-        raise ArgumentError(msg)
+    found, loaded = _of_launch(found, loaded, asked, given=given)
+    loaded = loaded.assuming(launches=asked.launches, caches=asked.caches)
     if isinstance(found, dict):
         require_known_sizes(sizes, found.values(), sizes)
     else:
@@ -174,13 +159,29 @@ def _ranked(context: typer.Context, asked: _Asked, *, prunes: bool) -> None:
     with terminal.warnings_shown(doubts=False):
         with counting(terminal, "rank:", found) as run:
             variants = variants_of(found, loaded, sizes, machine=machine, run=run)
+        variants = with_code(variants, loaded, asked.compiled, machine)
         ranking, batch, on = _measured(terminal, variants, loaded, keep, asked)
     if asked.out is not None:
         _write(ranking, on, asked.out)
     if asked.as_json:
         print_json(_content(ranking, batch, on) if prunes else _rows(terminal, ranking, on))
     else:
-        _show(terminal, ranking, batch, on, most=SHOWN if alone else None)
+        _show(terminal, ranking, batch, on, most=None if isinstance(found, dict) else SHOWN)
+
+
+def _of_launch(variants: Any, loaded: Calibration, asked: Asked, *, given: bool) -> tuple[Any, Calibration]:
+    """Return variants, and what predicts them: a launch of a Triton kernel instead of kernels where it is one."""
+    kernels = list(variants.values()) if isinstance(variants, dict) else [variants]
+    if not any(map(is_launch, kernels)):
+        if asked.compiled:
+            msg = "--compile is for a function that launches a Triton kernel; leave it out"
+            raise ArgumentError(msg)
+        return variants, loaded
+    if len(kernels) > 1:
+        msg = "a launch of a Triton kernel is ranked alone, for its configurations are; give one"
+        raise ArgumentError(msg, word=list(variants)[1])
+    times, assumed = asked.time or asked.measure is not None, asked.launches is not None or asked.caches is not None
+    return kernels[0], predictor_of(kernels[0], loaded, asked.machine, given=given, time=times, assumed=assumed)
 
 
 @contextmanager
@@ -203,10 +204,10 @@ def counting(terminal: Terminal, title: str, variants: Any) -> Iterator[RunOptio
         yield RunOptions(executor, progress=stack.enter_context(terminal.progress(title)))
 
 
-def _refuse(asked: _Asked) -> None:
+def _refuse(words: Sequence[str], asked: Asked) -> None:
     from perflex.search.measured_times import read_times
 
-    tables = [word for word in asked.words if word.endswith(_TABLES)]
+    tables = [word for word in words if word.endswith(_TABLES)]
     if tables:
         msg = f"{tables[0]} is a table of times: give it as --times, and a space or kernels that they are of"
         raise ArgumentError(msg, word=tables[0])
@@ -221,35 +222,14 @@ def _refuse(asked: _Asked) -> None:
         read_times(asked.times)
 
 
-def _launches(
-    terminal: Terminal, kernels: dict[str, Any], sizes: dict[str, int], loaded: Calibration, asked: _Asked
-) -> bool:
-    """Show the configurations of a launch of a Triton kernel; return whether there is one."""
-    launched = next(filter(None, map(launch_of, kernels.values())), None)
-    if launched is None:
-        return False
-    if len(kernels) > 1:
-        msg = "a launch of a Triton kernel is ranked alone, for its configurations are; give one"
-        raise ArgumentError(msg, word=list(kernels)[1])
-    if asked.keep != "100%" or asked.out is not None:
-        msg = "all configurations of a launch are shown, and no files written; leave --keep and --out out"
-        raise ArgumentError(msg)
-    assumed = asked.launches is not None or asked.caches is not None
-    refuse_for_launch(time=asked.time or bool(asked.measure or asked.times), assumed=assumed)
-    given = asked.words[0] not in kernels
-    calibration = calibration_of_launch(loaded, asked.machine, given=given)
-    rank_launch(terminal, launched, sizes, calibration, compiled=asked.compiled, as_json=asked.as_json)
-    return True
-
-
 def _measured(
-    terminal: Terminal, variants: Variants, calibration: Calibration, keep: Keep, asked: _Asked
+    terminal: Terminal, variants: Variants, calibration: Calibration, keep: Keep, asked: Asked
 ) -> tuple[Ranking, dict[str, float], str]:
     """Rank, measuring all, or a batch before and the kept variants after; say which were the batch, and where."""
     from perflex.calibration.device_match import timing_device
     from perflex.features.sized_kernel import kernel_of
-    from perflex.search.ranking import measure_variants, random_batch
     from perflex.search.ranking import rank as ranked
+    from perflex.search.variant_times import measure_variants, random_batch
 
     if not asked.time and asked.measure is None:
         ranking = ranked(variants, calibration, keep=keep, measured=asked.times, machine=asked.machine)
@@ -294,10 +274,19 @@ def read_keep(word: str) -> Keep:
 
 
 def _rows(terminal: Terminal, ranking: Ranking, on: str) -> list[dict[str, Any]]:
-    for cause, count in ranking.excluded.items():
-        terminal.remarks.print(f"left out: {cause} ({count})", markup=False, soft_wrap=True)
+    for line in ranking.variants.left_out:
+        terminal.remarks.print(f"left out: {line}", markup=False, soft_wrap=True)
     more = {"measured_on": on} if on else {}
-    return [{"name": row.pop("variant"), **row, **more} for row in ranking.table().records()]
+    rows = [
+        {"name": row.pop("variant"), **row, **({"settings": dict(place.settings)} if place.settings else {}), **more}
+        for row, place in zip(ranking.table().records(), ranking, strict=True)
+    ]
+    return [*rows, *_missing(ranking)]
+
+
+def _missing(ranking: Ranking) -> list[dict[str, Any]]:
+    """Return what could not be predicted, and why."""
+    return [picked(one, "name", "reason", "possible") for one in ranking.variants.missing]
 
 
 def _content(ranking: Ranking, batch: dict[str, float], on: str) -> dict[str, Any]:
@@ -309,6 +298,7 @@ def _content(ranking: Ranking, batch: dict[str, float], on: str) -> dict[str, An
         "explanation": ranking.decision.explanation,
         "met": ranking.decision.met,
         "excluded": dict(ranking.excluded),
+        "missing": _missing(ranking),
         "batch": [place.name for place in ranking if place.name in batch],
         "table": ranking.table().records(),
     }
@@ -335,7 +325,7 @@ def _show(terminal: Terminal, ranking: Ranking, batch: Mapping[str, float], on: 
     terminal.show(
         *([ranking.decision.explanation] if ranking.dropped else []),
         *([ranking.correction] if ranking.correction else []),
-        *(f"left out: {cause} ({count})" for cause, count in ranking.excluded.items()),
+        *(f"left out: {line}" for line in ranking.variants.left_out),
         *(f"doubtful: {line}" for line in ranking.doubt_lines),
         *([str(ranking.check())] if on or batch else []),
         *([f"measured on {on}"] if on else []),

@@ -54,8 +54,9 @@ def tune(
     The calibration says what to expect of each variant; what is timed corrects it. Without one, counts and settings are
     learned from. Variants are timed on --device, else on the device of the calibration or of --machine.
     """
-    from perflex.cli.arguments import names_kernel, read_calibration, read_seconds, read_sizes
+    from perflex.cli.arguments import ArgumentError, names_kernel, read_calibration, read_seconds, read_sizes
     from perflex.cli.kernel_files import load_variants, require_sizes_of
+    from perflex.cli.launches import is_launch
     from perflex.file_io import require_writable
     from perflex.search.tuner import SearchOptions
     from perflex.search.tuning import tune as searched
@@ -74,6 +75,9 @@ def tune(
         loaded, words = read_calibration(words, machine, SPACE_FILES)
     space, *sizes = words
     terminal, variants, given = terminal_of(context), load_variants(space), read_sizes(sizes)
+    if is_launch(variants):
+        msg = "perflex does not time Triton kernels; perflex.tune(..., measure=) takes a function of yours that does"
+        raise ArgumentError(msg, word=space)
     require_sizes_of(variants, given)
     with terminal.warnings_shown(doubts=False), counting(terminal, "tune:", variants) as run:
         found = searched(

@@ -13,10 +13,11 @@ import numpy as np
 from perflex.calibration.calibration import Calibration
 from perflex.errors import CalibrationError, MachineError, MissingExtraError
 from perflex.machines.files import load_machine, machine_names, machine_of_device
+from perflex.search.counted_variants import Work, extract_space
 from perflex.search.kernel_tuner_script import TuneCall, tuned_source
 from perflex.search.settings_table import interpolated, settings_columns
 from perflex.search.tuner import SearchOptions, Tuner
-from perflex.search.variants import EnumeratedSpace, Work, extract_space
+from perflex.search.variants import EnumeratedSpace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from perflex.search.ranking import Ranking
+    from perflex.search.ranked import Ranking
 
     Array = NDArray[np.float64]
 

@@ -25,8 +25,9 @@ from perflex.file_io import saving
 from perflex.isl import ISL_LOCK
 from perflex.machines.files import load_machine
 from perflex.progress import RunOptions, progress_shown
+from perflex.search.counted_variants import Work, extract_space, variants_of
 from perflex.search.tuner import Proposal, SearchOptions, Tuner, TunerStep
-from perflex.search.variants import NotBuiltError, Variants, Work, built, extract_space, variants_of
+from perflex.search.variants import NotBuiltError, Variants, built
 from perflex.tables import Table, fixed, seconds, text
 from perflex.timing.results import MeasurementFailure
 from perflex.timing.variant_timer import VariantTimer
@@ -161,7 +162,7 @@ class Tuning:
             state = "kept" if self.kept_promise else f"not yet kept: {left} more variants might be better"
             lines.append(f"  promise {state}; {self.promise.explanation}")
         lines += [f"  failed: {cause} ({count})" for cause, count in self.failures.items()]
-        lines += [f"  left out: {cause} ({count})" for cause, count in self.space.excluded.items()]
+        lines += [f"  left out: {line}" for line in self.space.left_out]
         lines += [f"  doubtful start: {doubt}" for doubt in self.doubts]
         return "\n".join(lines)
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from perflex.errors import ModelSyntaxError, SpaceError
 from perflex.features.values import target_of
 from perflex.html import shown_by
+from perflex.search.counted_variants import Work, extract_space
 from perflex.search.formula import parse_formula
-from perflex.search.variants import EnumeratedSpace, Variants, Work, built, extract_space, settings_text
+from perflex.search.variants import EnumeratedSpace, Variants, built, settings_text
 from perflex.tables import Table, text
 
 if TYPE_CHECKING:
