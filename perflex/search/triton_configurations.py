@@ -76,10 +76,10 @@ def with_code(
     while True:
         # Compiled code may put others first.
         best = np.argsort(variants.predicted(calibration), kind="stable")[:count]
-        kernels = dict(zip(variants.names, variants.kernels, strict=True))
         left = [variants.names[number] for number in best if not variants.kernels[number].compiled]
         if not left:
             return variants
+        kernels = dict(zip(variants.names, variants.kernels, strict=True))
         kernels |= {name: kernels[name].with_code() for name in left}
         kernels |= {one.name: one.kernel for one in variants.missing}
         variants = variants_of(kernels, calibration, {}, machine=machine)

@@ -245,7 +245,7 @@ def test_variants_that_are_left_out_are_told():
     space = VariantSpace(no_kernel_of_48, {"lsize": (16, 32, 48), "repeats": (1, 2)})
     found = tune(space, {"n": 3072}, measure=lambda proposal: 1e-3 / proposal.settings["lsize"])
     assert "4 of 4 variants measured" in repr(found)
-    assert "\n  left out: build returned no kernel (2)" in repr(found)
+    assert "\n  left out: lsize=48, repeats=1 and 1 more: build returned no kernel" in repr(found)
 
 
 class Inline(Executor):
