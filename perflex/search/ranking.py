@@ -155,7 +155,9 @@ def ranked(
         decision = KeepDecision(kept, math.inf, math.nan, met=True, explanation=said)
     else:
         decision = decide(keep, least, index, given, order)
-    doubts = doubts_of(calibration, found, machine, decision.kept[:_LOOKED_AT].tolist())
+    # Kernels of launches are at hand.
+    most = None if found.kernels and found.settings else _LOOKED_AT
+    doubts = doubts_of(calibration, found, machine, decision.kept[:most].tolist())
     return Ranking(found, calibration, predicted, low, high, seconds_of, decision, doubts, timed, learned)
 
 

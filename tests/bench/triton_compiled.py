@@ -36,7 +36,7 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.from_triton import front_end
 from perflex.features.from_triton.launches import Configuration, StandIn, TritonKernel, TritonLaunch
 from perflex.features.tiles.costs import TileCosts
-from perflex.triton import predict_configurations
+from perflex.triton import rank
 from support.triton_attention import attention_forward_kernel
 from support.triton_more_products import scaled_matmul_kernel
 from support.triton_products import int4_matmul_kernel, matmul_kernel
@@ -138,12 +138,12 @@ def race() -> str:
         run()
         return time.perf_counter() - begin
 
-    predict_configurations(launch, MACHINES[capability])  # imports
+    rank(launch, MACHINES[capability])  # imports
     with empty_cache():
-        first = seconds(lambda: predict_configurations(launch, MACHINES[capability]))
+        first = seconds(lambda: rank(launch, MACHINES[capability]))
         front_end._codes.clear()
-        later = seconds(lambda: predict_configurations(launch, MACHINES[capability]))
-        sizes = seconds(lambda: predict_configurations(other, MACHINES[capability]))
+        later = seconds(lambda: rank(launch, MACHINES[capability]))
+        sizes = seconds(lambda: rank(other, MACHINES[capability]))
     kernels = [TritonKernel(launch, one, capability, most=16, compiled=True) for one in launch.configurations]
     with empty_cache():
         for kernel in kernels:

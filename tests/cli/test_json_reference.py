@@ -55,12 +55,15 @@ def documented():
         heading, _, body = section.partition("\n")
         everything = set()
         always = set()
+        optional = False
         for line in body.splitlines():
+            # Of what is there with an option alone.
+            optional = line.startswith("| Key of") or (optional and line.startswith("|"))
             if line.startswith("| `"):
                 cells = line.split("|")
                 names = set(re.findall(r"`([^`]+)`", cells[1]))
                 everything |= names
-                always |= set() if "only with" in line else names
+                always |= set() if optional or "only with" in line else names
         if everything:
             found[heading.strip()] = (everything, always)
     return found

@@ -115,8 +115,8 @@ def test_integers_of_a_gpu_that_decide_the_program_are_read_once(name: str, monk
     deciding = {one for one, array in arrays.items() if array.copied}
     assert deciding == set(triton_data.launch_of(triton_data.stored(name)).arrays)
     assert {array.copied for array in arrays.values()} == {0, 1}
-    found = perflex.triton.predict_configurations(launch, load_machine("A100-80GB"))
-    assert {one.read for one in found} == {tuple(sorted(deciding))}
+    perflex.triton.rank(launch, load_machine("A100-80GB"))
+    assert launch.read.keys() == deciding
 
 
 @pytest.mark.parametrize("why", ["large", "strided", "captured", "fake"])
@@ -132,6 +132,6 @@ def test_what_cannot_be_read_is_named(why: str, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setitem(sys.modules, "torch", torch)
     else:
         index.fake_mode = None  # type: ignore[attr-defined]
-    (found, _) = perflex.triton.predict_configurations(launch, load_machine("A100-80GB"))
-    assert "depends on array index_ptr; give its contents as a NumPy array" in found.reason
-    assert (index.copied, found.read) == (0, ())
+    with pytest.raises(UnsupportedKernelError, match="depends on array index_ptr; give its contents as a NumPy array"):
+        perflex.triton.rank(launch, load_machine("A100-80GB"))
+    assert (index.copied, launch.read["index_ptr"]) == (0, None)

@@ -17,14 +17,12 @@ import pytest
 import perflex.triton
 from perflex import Calibration, Promise, TimedKernel, TimesTable, calibrate, using_machine
 from perflex.errors import CalibrationError, MachineError, PerflexWarning, UnsupportedKernelError
-from perflex.features.from_triton.launches import Configuration, TritonKernel, TritonLaunch, configuration_of
+from perflex.features.from_triton.launches import Configuration, TritonKernel, TritonLaunch, configuration_of, launch_of
 from perflex.features.tiles.costs import TileCosts
-from perflex.features.tiles.products import Matrices, ProductKernel
-from perflex.features.tiles.tile_program import TileResources
-from perflex.triton import predict_configurations, prune
+from perflex.triton import prune, rank
+from support.closed_form_products import launched, product
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 TILES = ((128, 128, 32), (64, 64, 32), (32, 32, 32), (128, 64, 32))
@@ -55,25 +53,9 @@ class Tuner:
         return list(self.early_config_prune(self.configs, named, **{"grid": (1,), "warmup": False, **given}))
 
 
-def product(n: int, constants: Mapping[str, int], warps: int = 4, stages: int = 3) -> ProductKernel:
-    matrices = Matrices(n, n, n, "f16", (n, 1), (n, 1))
-    return ProductKernel(matrices, (constants["M"], constants["N"], constants["K"]), warps, stages)
-
-
-def compiled_code(told: Mapping[str, Any]) -> TileResources:
-    """Stand for Triton's compiler: eight warps take more shared memory than there is."""
-    return TileResources(registers=200, local_bytes=100_000 if told["num_warps"] < 8 else 1 << 20)
-
-
 @pytest.fixture(autouse=True)
 def closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    def of(self: TritonKernel) -> Any:
-        def program(*_: Any, warps: int, stages: int, **__: Any) -> Any:
-            return product(self.launch.arguments["n"], self.configuration.constants, warps, stages).program({})
-
-        return SimpleNamespace(code=lambda: SimpleNamespace(program=program), resources=compiled_code), None
-
-    monkeypatch.setattr(TritonKernel, "_launched", property(of))
+    monkeypatch.setattr(TritonKernel, "_launched", property(launched))
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +79,7 @@ def calibration() -> Calibration:
 def test_without_parentheses_it_decorates_with_the_usual_values() -> None:
     tuner: Any = Tuner([config(tile) for tile in TILES])
     assert prune(tuner) is tuner
-    assert tuner.predictions == []
+    assert tuner.ranking is None
     for kernel in (SimpleNamespace(fn=None), lambda: None):
         with pytest.raises(UnsupportedKernelError, match=r"stands above @triton\.autotune, and there is none below"):
             prune(kernel)
@@ -137,11 +119,9 @@ def test_a_file_of_a_calibration_is_as_good_as_itself(calibration: Calibration, 
     calibration.save(path)
     function: Any = Tuner([]).fn
     launch = TritonLaunch(function, {"n": 1024}, 1, tuple(map(configuration_of, map(config, TILES))))
-    seconds = [
-        [one.seconds for one in predict_configurations(launch, given)] for given in (calibration, path, str(path))
-    ]
+    seconds = [[one.predicted for one in rank(launch, given)] for given in (calibration, path, str(path))]
     assert seconds[0] == seconds[1] == seconds[2]
-    assert seconds[0] != [one.seconds for one in predict_configurations(launch, "A100-80GB")]
+    assert seconds[0] != [one.predicted for one in rank(launch, "A100-80GB")]
 
 
 def test_what_has_no_prediction_stays_beside_those_that_are_kept() -> None:
@@ -152,9 +132,11 @@ def test_what_has_no_prediction_stays_beside_those_that_are_kept() -> None:
         PerflexWarning, match="2 configurations that have no prediction are kept, too: .*num_ctas=2 cannot"
     ):
         kept = tuner.kept(2048)
-    assert kept[:2] == sorted(configs[1:5], key=lambda one: tuner.predictions[configs.index(one)].seconds)[:2]
+    names = [str(configuration_of(one)) for one in configs]
+    assert [names[configs.index(one)] for one in kept[:2]] == [one.name for one in tuner.ranking[:2]]
     assert kept[2:] == [clusters, override]
-    assert [one.possible for one in tuner.predictions] == [True] * 6 + [False]
+    missing = {one.name: one.possible for one in tuner.ranking.variants.missing}
+    assert missing == {names[0]: True, names[5]: True, names[6]: False}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tuner.kept(2048)
@@ -164,7 +146,7 @@ def test_options_of_the_launch_hold_for_all_configurations() -> None:
     tuner: Any = prune("A100-80GB")(Tuner([config(), config(TILES[1])]))
     with pytest.warns(PerflexWarning, match="not judged with spilt registers"):
         tuner.kept(2048, maxnreg=32)
-    assert [one.configuration.options["maxnreg"] for one in tuner.predictions] == [32, 32]
+    assert [one.settings["maxnreg"] for one in tuner.ranking] == [32, 32]
 
 
 def test_a_limit_of_registers_lets_more_programs_run_at_once_and_spills() -> None:
@@ -182,24 +164,27 @@ def test_a_limit_of_registers_lets_more_programs_run_at_once_and_spills() -> Non
 
 def test_the_best_are_predicted_again_by_their_compiled_code() -> None:
     tuner = Tuner([config(tile, num_warps=warps) for tile in TILES for warps in (4, 8)])
-    launch = perflex.triton.launch_of(tuner, {"n": 2048}, 1)
-    formulas = predict_configurations(launch, "A100-80GB")
-    found = predict_configurations(launch, "A100-80GB", compiled=3)
+    launch = launch_of(tuner, {"n": 2048}, 1)
+    formulas = {one.name: one for one in rank(launch, "A100-80GB")}
+    found = rank(launch, "A100-80GB", compiled=3)
     # The first three of the order are of compiled code, also where that puts others first.
-    assert all(one.resources for one in sorted(found, key=lambda one: one.seconds)[:3])
-    assert sum(one.resources is None for one in found) > 0 < sum(not one.possible for one in found)
-    for place, one in enumerate(found):
-        if one.resources is None:
-            assert one == formulas[place]
-        elif one.configuration.warps == 8:
-            assert not one.possible
-            assert one.reason.startswith("it needs 1048576 B of shared memory")
+    assert all(one.code for one in found[:3])
+    assert sum(one.code is None for one in found) > 0 < len(found.variants.missing)
+    for one in found.variants.missing:
+        assert one.kernel.configuration.warps == 8
+        assert not one.possible
+        assert "it needs 1048576 B of shared memory" in one.reason
+    for one in found:
+        if one.code is None:
+            assert one.predicted == formulas[one.name].predicted
         else:
             # Alone on its compute unit, which formulas do not say.
-            program = TritonKernel(launch, one.configuration, compiled=True).program({})
-            costs = TileCosts(program, perflex.load_machine("A100-80GB"))
+            costs = TileCosts(found.kernel(one).program({}), perflex.load_machine("A100-80GB"))
             assert (costs.allocated, costs.local_bytes, costs.resident) == (200, 100_000, 1)
-            assert one.seconds != formulas[place].seconds
+            assert one.predicted != formulas[one.name].predicted
+    registers = [row["registers"] for row in found.table().records()]
+    assert registers[:3] == [200] * 3
+    assert registers[-1] is None
     # Of those that are kept, all are known to be possible.
     pruned: Any = prune("A100-80GB", keep=2, compiled=2)(tuner)
     assert [one.num_warps for one in pruned.kept(2048)] == [4, 4]
@@ -218,7 +203,7 @@ def test_torch_compile_gets_all_configurations_for_it_names_no_grid() -> None:
     tuner: Any = prune("A100-80GB", keep=1)(Tuner([config(tile) for tile in TILES]))
     with pytest.warns(PerflexWarning, match=r"torch\.compile names no grid: it gets all configurations"):
         assert tuner.early_config_prune(tuner.configs, {"n": 2048}) == tuner.configs
-    assert tuner.predictions == []
+    assert tuner.ranking is None
 
 
 def test_a_launch_imports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +221,7 @@ def test_arguments_may_have_any_name() -> None:
 def test_nothing_is_left_where_a_kernels_own_pruning_leaves_nothing() -> None:
     tuner: Any = Tuner([config(), config(TILES[1])])
     tuner.early_config_prune = lambda *_args, **_given: []
-    with pytest.warns(PerflexWarning, match="there are none"):
+    with pytest.warns(PerflexWarning, match="there are no variants"):
         assert prune("A100-80GB")(tuner).kept(2048) == []
 
 
@@ -272,13 +257,55 @@ def test_a_promise_keeps_up_to_the_multiple_that_known_problems_need(calibration
     counts = set()
     for n in range(512, 1792, 128):
         kept = tuner.kept(n)
-        seconds = [one.seconds for one in tuner.predictions]
-        assert {configs.index(one) for one in kept} == {
-            place for place, one in enumerate(seconds) if one <= most * min(seconds)
-        }
+        best = tuner.ranking[0].predicted
+        chosen = {one.name for one in tuner.ranking if one.predicted <= most * best}
+        assert {str(configuration_of(one)) for one in kept} == chosen
         counts.add(len(kept))
     # Where predictions lie closer together more are kept.
     assert len(counts) > 1
+
+
+def test_a_launch_is_ranked_as_each_configuration_is_predicted(calibration: Calibration) -> None:
+    configs = [*map(config, TILES), config(TILES[1]), config(num_ctas=2)]
+    launch = TritonLaunch(Tuner([]).fn, {"n": 1024}, 1, tuple(map(configuration_of, configs)))
+    usual = Calibration.load("general_tile")
+    for given, machine in ((calibration, None), (usual, "H100-SXM")):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            found = perflex.rank(launch, given, machine=machine)
+        assert any("left out: " in str(one.message) and "num_ctas=2 cannot be" in str(one.message) for one in said)
+        assert len(found) == len(configs) - 1
+        assert {one.name for one in found} >= {str(configuration_of(configs[1])), f"{configuration_of(configs[1])} #2"}
+        for one in found:
+            alone = given.explain(found.kernel(one), {}, machine=machine)
+            assert (one.predicted, one.low, one.high) == pytest.approx((alone.seconds, alone.low, alone.high))
+            assert (one.doubts, one.knowledge) == (alone.doubts, alone.knowledge)
+            assert one.settings == {**one.settings, **found.kernel(one).configuration.constants}
+    with pytest.raises(UnsupportedKernelError, match=r"none of the 1 variants can be described; .*num_ctas=2"):
+        rank(replace(launch, configurations=launch.configurations[-1:]), "A100-80GB")
+    for ranks in (rank, perflex.rank):
+        with pytest.raises(CalibrationError, match="the calibration is of another model than general_tile"):
+            ranks(launch, replace(Calibration.load("general_gpu"), machine="A100-80GB"))
+
+
+def test_times_of_configurations_correct_the_others(tmp_path: Path) -> None:
+    tiles = [(m, n, 32) for m in (32, 64, 128) for n in (32, 64, 128, 256)]
+    launch = TritonLaunch(Tuner([]).fn, {"n": 2048}, 1, tuple(map(configuration_of, map(config, tiles))))
+    calibration = Calibration.load("general_tile")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerflexWarning)
+        found = perflex.rank(launch, calibration, machine="A100-80GB")
+        lines = [f"{','.join(map(str, one.settings.values()))},{2e3 * one.predicted}" for one in found[::2]]
+        path = tmp_path / "times.csv"
+        path.write_text("\n".join([",".join([*found[0].settings, "time_ms"]), *lines]) + "\n")
+        again = perflex.rank(
+            launch, calibration, machine="A100-80GB", measured={one.name: 2 * one.predicted for one in found[:9]}
+        )
+        read = perflex.rank(launch, calibration, machine="A100-80GB", measured=path)
+    assert sum(not math.isnan(one.measured) for one in read) == len(lines)
+    assert again.corrected
+    before = {one.name: one.predicted for one in found}
+    assert [one.predicted / before[one.name] for one in again] == pytest.approx([2] * len(found), rel=0.05)
 
 
 def test_a_configuration_is_told_apart_by_all_that_it_says() -> None:

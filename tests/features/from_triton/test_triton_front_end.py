@@ -164,12 +164,10 @@ def test_five_configurations_stay_and_the_best_come_first():
     tuner = perflex.triton.prune(machine="A100-80GB", keep=5)(tuned())
     chosen = kept(tuner)
     assert len(chosen) == 5
-    seconds = [one.seconds for one in tuner.predictions]
-    assert len(seconds) == len(CONFIGS)
-    order = sorted(range(len(CONFIGS)), key=seconds.__getitem__)
-    assert chosen == [CONFIGS[place] for place in order[:5]]
+    assert len(tuner.ranking) + len(tuner.ranking.variants.missing) == len(CONFIGS)
+    assert [str(configuration_of(one)) for one in chosen] == [one.name for one in tuner.ranking[:5]]
     # An A100 does this product in 0.44 ms at its peak, and in about half as much again.
-    assert 0.44e-3 < min(seconds) < 0.9e-3
+    assert 0.44e-3 < tuner.ranking[0].predicted < 0.9e-3
 
 
 @pytest.mark.filterwarnings("ignore:.*not judged with spilt registers")
@@ -177,7 +175,7 @@ def test_five_configurations_stay_and_the_best_come_first():
 def test_shares_and_numbers_are_kept(keep, count):
     tuner = perflex.triton.prune(machine="A100-80GB", keep=keep)(tuned())
     chosen = kept(tuner)
-    assert len(chosen) == min(count, sum(not one.reason for one in tuner.predictions))
+    assert len(chosen) == min(count, len(tuner.ranking))
 
 
 @pytest.mark.filterwarnings("ignore:.*not judged with spilt registers")
@@ -185,9 +183,9 @@ def test_configurations_that_the_machine_cannot_run_are_named():
     tuner = perflex.triton.prune(machine="RTX-3090", keep=100)(tuned())
     with pytest.warns(PerflexWarning, match="RTX-3090 is of another architecture"):
         chosen = kept(tuner)
-    refused = [one for one in tuner.predictions if one.reason]
+    refused = tuner.ranking.variants.missing
     assert len(chosen) + len(refused) == len(CONFIGS)
-    assert {one.configuration.constants["BLOCK_SIZE_N"] for one in refused} >= {256}
+    assert {one.kernel.configuration.constants["BLOCK_SIZE_N"] for one in refused} >= {256}
     assert all("B of shared memory, RTX-3090 has" in one.reason for one in refused)
 
 
@@ -227,7 +225,9 @@ def test_where_all_that_are_kept_fail_the_next_are_tried(keep, monkeypatch):
 
     tuner = perflex.triton.prune(machine="A100-80GB", keep=keep)(tuned(do_bench=bench))
     monkeypatch.setattr(tuner, "fn", type("Kernel", (), {"run": staticmethod(run), "fn": matmul_kernel})())
-    monkeypatch.setattr(perflex.triton, "launch_of", lambda _, *rest: launch_of(matmul_kernel, *rest))
+    monkeypatch.setattr(
+        "perflex.search.triton_configurations.launch_of", lambda _, *rest: launch_of(matmul_kernel, *rest)
+    )
     given = arguments()
     tuner.run(*given.values(), grid=grid, warmup=False)
     # Tiles of 128 rows are predicted best, and fail.
@@ -243,7 +243,9 @@ def test_a_library_with_a_cache_of_its_own_gets_the_kernels_error(monkeypatch):
 
     tuner = perflex.triton.prune(machine="A100-80GB", keep=1)(tuned(do_bench=bench))
     monkeypatch.setattr(tuner, "fn", type("Kernel", (), {"run": staticmethod(run), "fn": matmul_kernel})())
-    monkeypatch.setattr(perflex.triton, "launch_of", lambda _, *rest: launch_of(matmul_kernel, *rest))
+    monkeypatch.setattr(
+        "perflex.search.triton_configurations.launch_of", lambda _, *rest: launch_of(matmul_kernel, *rest)
+    )
     held = {}
     ways = {"__contains__": held.__contains__, "__getitem__": held.__getitem__, "__setitem__": held.__setitem__}
     tuner.cache = type("Cache", (), {name: staticmethod(way) for name, way in ways.items()})()
@@ -275,7 +277,9 @@ def test_hooks_run_for_what_is_kept_alone(monkeypatch):
     ran = []
     run = staticmethod(lambda *_, **given: ran.append(given["BLOCK_SIZE_M"]) or 1.0)
     monkeypatch.setattr(tuner, "fn", type("Kernel", (), {"run": run, "fn": matmul_kernel})())
-    monkeypatch.setattr(perflex.triton, "launch_of", lambda _, *rest: launch_of(matmul_kernel, *rest))
+    monkeypatch.setattr(
+        "perflex.search.triton_configurations.launch_of", lambda _, *rest: launch_of(matmul_kernel, *rest)
+    )
     given = arguments() | {"b_ptr": Tensor(4096, 4096), "c_ptr": Tensor(4096, 4096)}
     tuner.run(*given.values(), grid=grid, warmup=False)
     # Two are measured, and the faster of them runs.
@@ -310,10 +314,10 @@ def test_hooks_say_which_blocks_descriptors_have():
     launch = launch_of(
         tuner, dict(zip(("source", "target"), described, strict=True)), lambda meta: (4096 // meta["BLOCK"],)
     )
-    found = perflex.triton.predict_configurations(launch, "H100-SXM")
-    assert [one.reason == "" for one in found] == [True, True, False]
-    assert "a pre_hook fails (KeyError: 'other')" in found[2].reason
-    programs = [TritonKernel(launch, one.configuration, 90).program({}) for one in found[:2]]
+    (missing,) = perflex.triton.rank(launch, "H100-SXM").variants.missing
+    assert missing.kernel.configuration == launch.configurations[2]
+    assert "a pre_hook fails (KeyError: 'other')" in missing.reason
+    programs = [TritonKernel(launch, one, 90).program({}) for one in launch.configurations[:2]]
     assert [one.accesses[0].shape for one in programs] == [(32, 64), (128, 64)]
     assert [one.accesses[0].bytes for one in programs] == [4096 * 64 * 2] * 2
     assert described[0].block_shape == [1, 1]
@@ -453,11 +457,11 @@ def test_commands_take_functions_that_launch(tmp_path, capsys):
     )
     word = f"{path}:launch"
     assert main(["rank", "--machine", "A100-80GB", word, "M=4096"]) == 0
-    assert [line[:2] for line in capsys.readouterr().out.splitlines()] == ["1.", "2."]
+    assert sum(line.startswith("BLOCK_SIZE_M=") for line in capsys.readouterr().out.splitlines()) == 2
     choice = [word, "M=4096", "BLOCK_SIZE_M=64", "--confidence", "0.95"]
     assert main(["predict", "--machine", "A100-80GB", *choice]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"us \(\d.* us to \d.* us\)", shown)
+    assert re.search(r"^sizes +predicted \(µs\) +from \(µs\) +to \(µs\)$", shown, re.MULTILINE)
     assert "the model's usual values alone" in shown
     assert "f_tile_" in shown
     assert main(["features", word, "M=4096", "BLOCK_SIZE_M=64", "-f", "f_tile_flops"]) == 0
