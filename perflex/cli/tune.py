@@ -74,7 +74,8 @@ def tune(
     if machine is not None or not names_kernel(words[0]):
         loaded, words = read_calibration(words, machine, SPACE_FILES)
     space, *sizes = words
-    terminal, variants, given = terminal_of(context), load_variants(space), read_sizes(sizes)
+    terminal, given = terminal_of(context), read_sizes(sizes)
+    variants: Any = load_variants(space)
     if is_launch(variants):
         msg = "perflex does not time Triton kernels; perflex.tune(..., measure=) takes a function of yours that does"
         raise ArgumentError(msg, word=space)

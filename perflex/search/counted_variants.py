@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.calibration.calibration import Calibration
-    from perflex.features.from_triton.launches import TritonLaunch
+    from perflex.features.from_triton.launches import LaunchedKernel, TritonLaunch
     from perflex.features.target import Target
     from perflex.machines.machine import Machine
     from perflex.search.variants import EnumeratedSpace
@@ -237,7 +237,7 @@ def table_of(rows: Sequence[Row], kept: Sequence[int], features: tuple[str, ...]
 
 
 def variants_of(
-    variants: Mapping[str, Any] | Sequence[Any] | Space | TritonLaunch | Variants,
+    variants: Mapping[str, Any] | Sequence[Any] | Space | TritonLaunch | LaunchedKernel | Variants,
     calibration: Calibration,
     sizes: Mapping[str, Any] | None,
     *,
@@ -259,11 +259,12 @@ def variants_of(
     work = Work(build, features, target, model.output_feature, calibration.device)
     if isinstance(variants, Space):
         return extract_space(variants.enumerated(), work, sizes, run)
-    if hasattr(variants, "launch"):
-        variants = variants.launch(sizes or {})
-    if hasattr(variants, "configurations"):
-        variants, sizes = variants.kernels(_SAMPLED), {}
-    named = list(variants.items()) if isinstance(variants, Mapping) else _named(variants)
+    given: Any = variants
+    if hasattr(given, "launch"):
+        given = given.launch(sizes or {})
+    if hasattr(given, "configurations"):
+        given, sizes = given.kernels(_SAMPLED), {}
+    named = list(given.items()) if isinstance(given, Mapping) else _named(given)
     if not named:
         msg = "there are no variants to rank"
         raise CalibrationError(msg)

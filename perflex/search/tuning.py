@@ -27,7 +27,7 @@ from perflex.machines.files import load_machine
 from perflex.progress import RunOptions, progress_shown
 from perflex.search.counted_variants import Work, extract_space, variants_of
 from perflex.search.tuner import Proposal, SearchOptions, Tuner, TunerStep
-from perflex.search.variants import NotBuiltError, Variants, built
+from perflex.search.variants import NotBuiltError, Space, Variants, built
 from perflex.tables import Table, fixed, seconds, text
 from perflex.timing.results import MeasurementFailure
 from perflex.timing.variant_timer import VariantTimer
@@ -39,10 +39,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perflex.calibration.calibration import Calibration
+    from perflex.features.from_triton.launches import TritonLaunch
     from perflex.machines.machine import Machine
     from perflex.progress import Progress
     from perflex.search.promise import KeepDecision
-    from perflex.search.variants import Settings, Space
+    from perflex.search.variants import Settings
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.launch.request import LaunchRequest
     from perflex.timing.options import TimingOptions
@@ -168,7 +169,7 @@ class Tuning:
 
 
 def tune(
-    variants: Space | Variants,
+    variants: Space | TritonLaunch | Variants,
     sizes: Mapping[str, Any] | None = None,
     *,
     calibration: Calibration | None = None,
@@ -183,7 +184,8 @@ def tune(
     Parameters
     ----------
     variants
-        A `VariantSpace`, or what its `extract` gave.
+        A `VariantSpace`, or what its `extract` gave; or a Triton launch (`perflex.triton.capture`), with a calibration
+        and a function of yours that times its configurations.
     sizes
         Value of each size parameter.
     calibration
@@ -272,7 +274,7 @@ def tune(
 
 
 def _counted(
-    variants: Space | Variants,
+    variants: Space | TritonLaunch | Variants,
     sizes: Mapping[str, Any] | None,
     by: Calibration | int,
     machine: str | Path | Machine | None,
@@ -284,6 +286,9 @@ def _counted(
     if isinstance(variants, Variants):
         variants.require_sizes(sizes)
         return variants
+    if not isinstance(variants, Space):
+        msg = "a Triton launch is predicted before it is tuned; give calibration=Calibration.load('general_tile')"
+        raise CalibrationError(msg)
     work = Work(variants.build, PLAIN_FEATURES, target_of(PLAIN_FEATURES, by, machine))
     return extract_space(variants.enumerated(), work, sizes, run)
 

@@ -308,6 +308,21 @@ def test_times_of_configurations_correct_the_others(tmp_path: Path) -> None:
     assert [one.predicted / before[one.name] for one in again] == pytest.approx([2] * len(found), rel=0.05)
 
 
+def test_a_launch_is_tuned_by_a_function_that_times_it() -> None:
+    tiles = [(m, n, 32) for m in (32, 64, 128) for n in (32, 64, 128, 256)]
+    launch = TritonLaunch(Tuner([]).fn, {"n": 2048}, 1, tuple(map(configuration_of, map(config, tiles))))
+    with pytest.warns(PerflexWarning, match="starts from doubtful predictions: no sample of this device"):
+        found = perflex.tune(
+            launch,
+            calibration=Calibration.load("general_tile"),
+            machine="A100-80GB",
+            measure=lambda proposal: 1e-3 + abs(math.log(proposal.settings["M"] / 64)),
+        )
+    assert found.best.settings["M"] == 64
+    with pytest.raises(CalibrationError, match="a Triton launch is predicted before it is tuned; give calibration="):
+        perflex.tune(launch, measure=lambda _: 1.0)
+
+
 def test_a_configuration_is_told_apart_by_all_that_it_says() -> None:
     one = Configuration({"M": 1}, options={"num_ctas": 2, "maxnreg": 64, "ir_override": "a"})
     assert one.all() == {"M": 1, "num_warps": 4, "num_stages": 3, "num_ctas": 2, "maxnreg": 64, "ir_override": "a"}
