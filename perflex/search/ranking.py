@@ -14,7 +14,7 @@ from perflex.search.counted_variants import variants_of
 from perflex.search.promise import KeepDecision, Promise, check_keep, decide, number_kept
 from perflex.search.ranked import Ranking, order_of
 from perflex.search.settings_table import LEAST, corrected
-from perflex.search.variant_doubts import doubts_of, warn_of_variants
+from perflex.search.variant_doubts import doubts_of, warn_of_missing, warn_of_variants
 from perflex.search.variant_times import measure_variants
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ def rank(
         timing_device(calibration, device, machine=machine)
     found = variants_of(variants, calibration, sizes, machine=machine, run=run)
     if found is not variants and found.kernels:
-        for line in found.left_out:
-            warn(f"left out: {line}")
+        warn_of_missing(found)
     if timed:
         measured = measure_variants(found, range(len(found)), calibration, device, machine=machine)
     ranking = ranked(found, calibration, keep, {} if measured is None else measured, machine, timed=timed)

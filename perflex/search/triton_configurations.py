@@ -14,9 +14,10 @@ from perflex.errors import CalibrationError, MachineError, PerflexError, Unsuppo
 from perflex.features.from_triton.launches import configuration_of, launch_of
 from perflex.features.tiles.costs import require_triton
 from perflex.machines.files import load_machine, machine_of_device
+from perflex.search import ranking
 from perflex.search.counted_variants import variants_of
 from perflex.search.promise import Promise, check_keep, kept_ratio, number_kept
-from perflex.search.ranking import ranked
+from perflex.search.variant_doubts import warn_of_missing
 from perflex.yaml_file import schema_of
 
 if TYPE_CHECKING:
@@ -56,6 +57,11 @@ def rank(
     Ranking
         The configurations that the machine can run; ``variants.missing`` says why others are not among them.
 
+    Warns
+    -----
+    DoubtfulPredictionWarning, PerflexWarning
+        As of `perflex.rank`.
+
     Raises
     ------
     MachineError
@@ -66,7 +72,10 @@ def rank(
         No configuration can be predicted; the message says why.
     """
     check_keep(keep)
-    return _Predictor.of(machine).ranking(launch, keep, compiled)
+    predictor = _Predictor.of(machine)
+    found = predictor.variants(launch, compiled)
+    warn_of_missing(found)
+    return ranking.rank(found, predictor.calibration, keep=keep, machine=predictor.machine)
 
 
 def with_code(
@@ -106,17 +115,20 @@ class _Predictor:
             require_triton(facts)
         return found
 
-    def ranking(self, launch: TritonLaunch, keep: Keep, compiled: int) -> Ranking:
-        """Return the configurations of a launch in their order; errors as `rank`."""
+    def variants(self, launch: TritonLaunch, compiled: int) -> Variants:
+        """Return the configurations of a launch, so many of the best compiled; errors as `rank`."""
         found = variants_of(launch, self.calibration, None, machine=self.machine)
-        found = with_code(found, self.calibration, compiled, self.machine)
-        return ranked(found, self.calibration, keep, {}, self.machine)
+        return with_code(found, self.calibration, compiled, self.machine)
 
-    def doubts(self, ranking: Iterable[Ranked]) -> list[str]:
+    def ranking(self, launch: TritonLaunch, keep: float, compiled: int) -> Ranking:
+        """Return the configurations of a launch in their order, without a warning; errors as `rank`."""
+        return ranking.ranked(self.variants(launch, compiled), self.calibration, keep, {}, self.machine)
+
+    def doubts(self, places: Iterable[Ranked]) -> list[str]:
         """Return the doubts of some predictions, each once; that there is no calibration who gives none knows."""
         carried = None if self.machine is None else self.calibration.transferred
         known = () if carried is None else carried.remarks
-        return [one for one in dict.fromkeys(doubt for place in ranking for doubt in place.doubts) if one not in known]
+        return [one for one in dict.fromkeys(doubt for place in places for doubt in place.doubts) if one not in known]
 
 
 def _present() -> Machine:
@@ -263,18 +275,18 @@ class _Pruner:
             launch = self._launch(left, {**named, **given})
             self.predictor = self.predictor or _Predictor.of(None)
             count = 1.0 if isinstance(self.keep, Promise) else number_kept(self.keep, len(there))
-            self.tuner.ranking = ranking = self.predictor.ranking(launch, count, self.compiled)
+            self.tuner.ranking = found = self.predictor.ranking(launch, count, self.compiled)
         except PerflexError as error:
             self._tell(f"all {len(left)} configurations are kept: {error.message}")
             return left
         of = {id(one): config for one, config in zip(launch.configurations, left, strict=True)}
-        unknown = [one for one in ranking.variants.missing if one.possible]
+        unknown = [one for one in found.variants.missing if one.possible]
         if unknown:
             self._tell(f"{len(unknown)} configurations that have no prediction are kept, too: {unknown[0].reason}")
-        kept = [place for place in ranking.kept if place.ratio <= self.ratio]
+        kept = [place for place in found.kept if place.ratio <= self.ratio]
         for doubt in self.predictor.doubts(kept):
             self._tell(f"predictions are doubtful: {doubt}")
-        chosen = [*map(ranking.kernel, kept), *(one.kernel for one in unknown)]
+        chosen = [*map(found.kernel, kept), *(one.kernel for one in unknown)]
         return [of[id(kernel.configuration)] for kernel in chosen]
 
     def _launch(self, configs: list[Any], given: Mapping[str, Any]) -> TritonLaunch:

@@ -59,6 +59,12 @@ def doubt_lines(names: Sequence[str], doubts: Sequence[Sequence[str]]) -> list[s
     return lines if len(lines) <= _TOLD else [*lines[:_TOLD], f"and {len(lines) - _TOLD} more"]
 
 
+def warn_of_missing(found: Variants) -> None:
+    """Give a warning of each kind of variants that cannot be predicted."""
+    for line in found.left_out:
+        warn(f"left out: {line}")
+
+
 def warn_of_variants(names: Sequence[str], doubts: Sequence[Sequence[str]]) -> None:
     """Give one warning of all doubts about the predictions of variants, if there are any."""
     if count := sum(map(bool, doubts)):

@@ -20,6 +20,8 @@ from support import triton_data
 if TYPE_CHECKING:
     from perflex.features.from_triton.interpreter import Launch
 
+pytestmark = pytest.mark.filterwarnings("ignore::perflex.errors.DoubtfulPredictionWarning")
+
 
 def parameter(name: str) -> Any:
     return SimpleNamespace(

@@ -25,6 +25,7 @@ from support.closed_form_products import launched, product
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.filterwarnings("ignore::perflex.errors.DoubtfulPredictionWarning")
 TILES = ((128, 128, 32), (64, 64, 32), (32, 32, 32), (128, 64, 32))
 
 
@@ -166,7 +167,8 @@ def test_the_best_are_predicted_again_by_their_compiled_code() -> None:
     tuner = Tuner([config(tile, num_warps=warps) for tile in TILES for warps in (4, 8)])
     launch = launch_of(tuner, {"n": 2048}, 1)
     formulas = {one.name: one for one in rank(launch, "A100-80GB")}
-    found = rank(launch, "A100-80GB", compiled=3)
+    with pytest.warns(PerflexWarning, match="left out: .* with 8 warps and 3 stages: it needs 1048576 B"):
+        found = rank(launch, "A100-80GB", compiled=3)
     # The first three of the order are of compiled code, also where that puts others first.
     assert all(one.code for one in found[:3])
     assert sum(one.code is None for one in found) > 0 < len(found.variants.missing)
