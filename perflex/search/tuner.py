@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from perflex.search.gaussian_process import Forecast
     from perflex.search.variants import Measured
     from perflex.timing.options import TimingOptions
+    from perflex.timing.result_check import Answer
 
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
@@ -58,11 +59,17 @@ class SearchOptions:
         is learned starts from them, and they are not measured again.
     timing
         How `tune` times variants; by default with few trials, for most are told apart by more than noise.
+    answer
+        What `tune` compares the results of each variant with, on made-up data; others fail as ``wrong result``. True
+        for those of the first variant; or a function that returns expected arrays by name. It is called with a mapping
+        of what a variant reads, scalars and arrays, by name. All arrays have one axis, in the order of memory.
+    tolerance
+        By which fraction an element may differ, of its own size or the mean size in its array, whichever is larger.
 
     Raises
     ------
     CalibrationError
-        A number is not positive, or one of variants is not whole.
+        A number is not positive, or one of variants is not whole; the answer is neither True nor a function.
     """
 
     measurements: int | None = None
@@ -72,6 +79,8 @@ class SearchOptions:
     seed: int = 0
     measured: Measured = field(default_factory=dict)
     timing: TimingOptions | None = None
+    answer: Answer | None = None
+    tolerance: float = 1e-3
 
     def __post_init__(self) -> None:
         for what, given in (("measurements", self.measurements), ("the first batch", self.first)):
@@ -81,6 +90,12 @@ class SearchOptions:
                 raise CalibrationError(msg)
         if self.budget_s is not None and not _as_float(self.budget_s) > 0:
             msg = f"a budget must be positive, a number of seconds, not {self.budget_s!r}"
+            raise CalibrationError(msg)
+        if not _as_float(self.tolerance) > 0:
+            msg = f"a tolerance must be positive, a fraction such as 1e-3, not {self.tolerance!r}"
+            raise CalibrationError(msg)
+        if not (self.answer is None or self.answer is True or callable(self.answer)):
+            msg = f"an answer is True, or a function that returns expected arrays by name, not {self.answer!r:.60}"
             raise CalibrationError(msg)
 
 

@@ -29,6 +29,7 @@ from perflex.search.counted_variants import Work, extract_space, variants_of
 from perflex.search.tuner import Proposal, SearchOptions, Tuner, TunerStep
 from perflex.search.variants import NotBuiltError, Variants, built
 from perflex.tables import Table, fixed, seconds, text
+from perflex.timing.result_check import ResultCheck
 from perflex.timing.results import MeasurementFailure
 from perflex.timing.variant_timer import VariantTimer
 from perflex.workers import made_by
@@ -231,8 +232,8 @@ def tune(
 
     options, run = options or SearchOptions(), run or RunOptions()
     run.refuse_measuring("tune decides by each time what to time next, and times on this machine")
-    if measure is not None and (device is not None or options.timing is not None):
-        msg = "your own function times variants, and device= and timing= say where and how; leave one out"
+    if measure is not None and not (device is options.timing is options.answer is None):
+        msg = "your own function times variants; device=, timing= and answer= say where and how else; leave one out"
         raise CalibrationError(msg)
     begun = time.perf_counter()
     # Before minutes of counting, on which a device that is not there does not depend.
@@ -254,7 +255,8 @@ def tune(
             _drive(tuner, _MeasuredByUser(measure), failures, report)
         elif chosen is not None:
             how = options.timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
-            with VariantTimer(chosen, how) as timer:
+            check = None if options.answer is None else ResultCheck(options.answer, options.tolerance)
+            with VariantTimer(chosen, how, check) as timer:
                 measuring = _MeasuredOnDevice(
                     found, timer, chosen, run.executor if isinstance(chosen, Device) else None
                 )
