@@ -309,26 +309,20 @@ class Tuner:
             return None
         if self._count == 1 and self.best is not None:
             only = "1 of 1: there is no other variant"
-            return KeepDecision(np.array([0]), math.inf, 1.0, met=True, explanation=only, promise=self.wanted)
+            return KeepDecision(np.array([0]), math.inf, 1.0, met=True, explanation=only)
         if not self._learned():
             return None
         if self._decision is None:
             forecast, (numbers, seconds) = self._fitted(), self._valid()
-            unseen = np.exp(self._process.unseen(self._known, numbers, seconds).logs)
+            unseen = self._process.unseen(self._known, numbers, seconds)
             # Failed variants cannot be the best, and have no time to judge by.
             alive = np.array([number for number in range(self._count) if not math.isnan(self._times.get(number, 1.0))])
             place = np.full(self._count, -1)
             place[alive] = np.arange(alive.size)
             # What was searched for is known better than variants in general: the first batch alone judges.
-            batch = np.isin(numbers, self._first)
+            batch, predicted = np.isin(numbers, self._first), np.exp(forecast.logs[alive])
             decision = keep_by_promise(
-                np.exp(forecast.logs[alive]),
-                measured_index=place[numbers[batch]],
-                measured=seconds[batch],
-                predicted_of_measured=unseen[batch],
-                promise=self.wanted,
-                searched_index=place[numbers[~batch]],
-                searched=seconds[~batch],
+                predicted, place[numbers], seconds, self.wanted, unseen=np.exp(unseen.logs), judges=batch
             )
             self._decision = replace(decision, kept=alive[decision.kept])
         return self._decision
