@@ -12,6 +12,7 @@ import math
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perflex.calibration.device_match import device_of_machine, timing_device
@@ -104,15 +105,14 @@ class Tuning:
 
     def table(self) -> Table:
         """Return a row for each measurement, fastest first; what was timed again leads. Times in seconds."""
-        again = {step.number: step.seconds for step in self.again}
-        place = {step.number: number for number, step in enumerate(self.history, start=1)}
         # The best may have been known before.
-        leading = self.again or (self.best,)
-        first = {step.number: step.seconds for step in (*(() if self.again else leading), *self.history)}
+        alone = () if self.again else (self.best,)
+        again, first = ({step.number: step.seconds for step in some} for some in (self.again, (*alone, *self.history)))
+        place = {step.number: number for number, step in enumerate(self.history, start=1)}
         # Not a number is sorted last.
         rest = sorted(self.history, key=lambda step: (math.isnan(step.seconds), step.seconds))
-        leaders = {step.number for step in leading}
-        steps = [*leading, *(step for step in rest if step.number not in leaders)]
+        leading = {step.number for step in (*self.again, *alone)}
+        steps = [*self.again, *alone, *(step for step in rest if step.number not in leading)]
         columns = [
             text("variant"), seconds("measured_s"), seconds("again_s", "timed again"),
             fixed("ratio", digits=2, meaning="as a multiple of the best"),
@@ -252,7 +252,7 @@ def tune(
     again: tuple[TunerStep, ...] = ()
     with progress_shown(run.progress, "tune:") as report:
         if measure is not None:
-            _drive(tuner, _MeasuredByUser(measure), failures, report)
+            _drive(tuner, partial(_by_user, measure), failures, report)
         elif chosen is not None:
             how = options.timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
             check = None if options.answer is None else ResultCheck(options.answer, options.tolerance)
@@ -260,7 +260,7 @@ def tune(
                 measuring = _MeasuredOnDevice(
                     found, timer, chosen, run.executor if isinstance(chosen, Device) else None
                 )
-                _drive(tuner, measuring, failures, report)
+                _drive(tuner, measuring.seconds, failures, report, measuring.together)
                 again = _finals(tuner, measuring, timer, how)
     # Where none runs again, the earlier measurement stands.
     best = again[0] if again else tuner.best
@@ -316,27 +316,21 @@ def _device(
     return chosen_device(device)
 
 
-class _MeasuredByUser:
-    """Calls the user's own function."""
-
-    together: int | None = None
-
-    def __init__(self, measure: Callable[[Proposal], float]) -> None:
-        self._measure = measure
-
-    def seconds(self, proposals: Sequence[Proposal], failures: Counter[str]) -> dict[int, float]:
-        """Return times by number; those that fail have none."""
-        found: dict[int, float] = {}
-        for each in proposals:
-            seconds: object = self._measure(each)
-            if not is_number(seconds):
-                msg = f"measure returned {seconds!r} for {each.name!r}; it must be a number, nan if it failed"
-                raise CalibrationError(msg, variant=each.name)
-            if math.isfinite(seconds):
-                found[each.number] = float(seconds)
-            else:
-                failures["measure returned no time"] += 1
-        return found
+def _by_user(
+    measure: Callable[[Proposal], float], proposals: Sequence[Proposal], failures: Counter[str]
+) -> dict[int, float]:
+    """Return times by number, by the user's own function; those that fail have none, and are counted."""
+    found: dict[int, float] = {}
+    for each in proposals:
+        seconds: object = measure(each)
+        if not is_number(seconds):
+            msg = f"measure returned {seconds!r} for {each.name!r}; it must be a number, nan if it failed"
+            raise CalibrationError(msg, variant=each.name)
+        if math.isfinite(seconds):
+            found[each.number] = float(seconds)
+        else:
+            failures["measure returned no time"] += 1
+    return found
 
 
 class _MeasuredOnDevice:
@@ -375,8 +369,8 @@ class _MeasuredOnDevice:
         """Return kernels, or code; or why there is none: what was built when it was counted may fail now."""
         space = self._extracted
         if self._executor is not None and space.build is not None:
-            variants = [(each.name, each.settings) for each in proposals]
-            return generate_code(space.build, variants, space.sizes[0], self._device, self._executor)
+            works = ((space.build, each.name, each.settings, space.sizes[0], self._device) for each in proposals)
+            return list(made_by(self._executor, _generated, works))
         made: list[SizedKernel | LaunchRequest | PerflexError] = []
         for each in proposals:
             try:
@@ -387,14 +381,18 @@ class _MeasuredOnDevice:
 
 
 def _drive(
-    tuner: Tuner, measuring: _MeasuredByUser | _MeasuredOnDevice, failures: Counter[str], report: Progress | None
+    tuner: Tuner,
+    timed: Callable[[Sequence[Proposal], Counter[str]], dict[int, float]],
+    failures: Counter[str],
+    report: Progress | None,
+    together: int | None = None,
 ) -> None:
     """Measure what the tuner asks for until it is done."""
-    while proposals := tuner.ask(measuring.together):
+    while proposals := tuner.ask(together):
         if report is not None:
             report(len(tuner.history), tuner.measurements, proposals[0].name)
         start = time.perf_counter()
-        found = measuring.seconds(proposals, failures)
+        found = timed(proposals, failures)
         # Built and timed side by side, none has a cost of its own.
         cost = (time.perf_counter() - start) / len(proposals)
         for each in proposals:
@@ -430,17 +428,6 @@ def _finals(
         replace(each, seconds=found.seconds) for found, each in outcomes if not isinstance(found, MeasurementFailure)
     ]
     return tuple(sorted(again, key=lambda each: each.seconds))
-
-
-def generate_code(
-    build: Callable[..., Any],
-    variants: Sequence[tuple[str, Settings]],
-    sizes: Mapping[str, Any],
-    device: Device,
-    executor: Executor,
-) -> list[LaunchRequest | PerflexError]:
-    """Return of each variant (name and settings) what the device's process builds, or why there is no such thing."""
-    return list(made_by(executor, _generated, ((build, *variant, sizes, device) for variant in variants)))
 
 
 def _generated(
