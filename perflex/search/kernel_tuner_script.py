@@ -22,8 +22,8 @@ import numpy as np
 
 from perflex.errors import PerflexError, SpaceError
 from perflex.search.compiler_options import read_options
+from perflex.search.constraints import constraints_of
 from perflex.search.modules_beside import modules_beside
-from perflex.search.restrictions import constraints_of
 from perflex.search.tuned_source import BLOCK_SIZES, LANGUAGES, GridRule, TunedSource
 
 if TYPE_CHECKING:
