@@ -235,7 +235,7 @@ class VariantSpace:
 def _values_of(name: object, values: object) -> tuple[Value, ...]:
     import numpy as np
 
-    if values is None or isinstance(values, (str, bool, int, float, np.generic)) or not isinstance(values, Iterable):
+    if isinstance(values, (str, np.generic)) or not isinstance(values, Iterable):
         values = (values,)
     elif isinstance(values, np.ndarray):
         values = np.atleast_1d(values)
