@@ -172,9 +172,7 @@ def _source(given: Any, script: Path) -> Path | str | Callable[[dict[str, Any]],
 
 def _argument(given: Any) -> int | str | None:
     """Return an integer, or how many bytes an array has, or None."""
-    if isinstance(given, (bool, np.bool_)):
-        return int(given)
-    if isinstance(given, (int, np.integer)):
+    if isinstance(given, (int, np.integer, np.bool_)):
         return int(given)
     size = getattr(given, "nbytes", None)
     return str(int(size)) if isinstance(size, (int, np.integer)) and size and given.ndim else None

@@ -180,8 +180,9 @@ def keep_by_promise(
     enough = int(judges.sum()) >= promise.batch
     if enough:
         logs, guesses, fastest = np.log(measured[judges]), np.log(unseen[judges]), math.log(measured.min())
+        few = np.argsort(logs, kind="stable")[: promise.batch]
         threshold = max(
-            fastest - math.log1p(promise.loss) + _worst_of_fastest(logs, guesses, promise.batch),
+            fastest - math.log1p(promise.loss) + float((guesses - logs)[few].max()),
             _regressed(logs, guesses, fastest, promise),
         )
         # An infinite ratio would say that nothing is dropped.
@@ -228,11 +229,6 @@ def kept_ratio(predicted: ArrayLike, measured: ArrayLike, spaces: Sequence[str],
 def _conformal_place(count: int, promise: Promise) -> int:
     """Return the conformal quantile's place; a batch of c / (1 - c) is the least where it is not beyond the last."""
     return min(count, math.ceil((count + 1) * promise.confidence - _ROUNDING)) - 1
-
-
-def _worst_of_fastest(logs: Array, guesses: Array, count: int) -> float:
-    fastest = np.argsort(logs, kind="stable")[:count]
-    return float((guesses - logs)[fastest].max())
 
 
 def _regressed(logs: Array, guesses: Array, goal: float, promise: Promise) -> float:
