@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,8 +9,8 @@ from functools import partial
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from perflex.errors import ModelSyntaxError, SpaceError
-from perflex.search.formula import parse_formula
+from perflex.errors import SpaceError
+from perflex.search.formula import formula_of
 from perflex.search.variants import settings_text
 
 if TYPE_CHECKING:
@@ -47,16 +46,7 @@ def read_constraint(given: object, parameters: Sequence[str]) -> Constraint:
     if not isinstance(given, str):
         msg = f"a constraint is a text or a function of the parameters, not {type(given).__name__}"
         raise SpaceError(msg)
-    try:
-        formula = parse_formula(given)
-    except ModelSyntaxError as error:
-        raise SpaceError(error.message, constraint=given) from error
-    for name in formula.names:
-        if name not in parameters:
-            near = difflib.get_close_matches(name, parameters, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            msg = f"constraint {given!r} names {name!r}, which is no parameter; {hint}there are {', '.join(parameters)}"
-            raise SpaceError(msg, constraint=given)
+    formula = formula_of(given, parameters)
     return Constraint(" ".join(given.split()), frozenset(formula.names), partial(_fulfilled, formula))
 
 

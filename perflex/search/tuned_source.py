@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from perflex.errors import ModelSyntaxError, PerflexError, SpaceError
+from perflex.errors import PerflexError, SpaceError
 from perflex.features.from_source.source import source_kernel
-from perflex.search.formula import parse_formula
+from perflex.search.formula import formula_of
 from perflex.search.variant_space import VariantSpace
 from perflex.search.variants import built
 
@@ -104,15 +104,7 @@ def number_of(given: Stated, values: dict[str, Any]) -> float:
     """Return a number that is stated as such, as a formula of tunables, or by a function of all of them."""
     found: Any = given(values) if callable(given) else given
     if isinstance(found, str):
-        try:
-            formula = parse_formula(found)
-        except ModelSyntaxError as error:
-            raise SpaceError(error.message, formula=found) from error
-        missing = [name for name in formula.names if name not in values]
-        if missing:
-            msg = f"the formula {found!r} names {missing[0]!r}, which is no tunable; there are {', '.join(values)}"
-            raise SpaceError(msg, formula=found)
-        found = formula.value(values)
+        found = formula_of(found, values).value(values)
     return float(found)
 
 
