@@ -222,7 +222,7 @@ def tune(
         No variant could be built and timed.
     CalibrationError
         The calibration predicts no positive times, your function returns no time, variants were extracted at other
-        sizes or for another target, or a device is given beside your own function.
+        sizes or for another target, a device is given beside your own function, or results cannot be compared.
     FileFormatError
         A file of known times has none of the variants.
     DeviceError, MachineError, MissingSizeError, ExecutorError
