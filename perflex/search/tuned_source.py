@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from perflex.features.from_source.parsing import Language
     from perflex.features.from_source.source import SourceKernel
+    from perflex.search.constraints import Given
 
 Settings = Mapping[str, Any]
 # A number, a formula of tunables, or a function that takes all settings as one mapping.
@@ -165,9 +166,7 @@ class TunedSource:
         }
         return replace(made, shapes=shapes | dict(made.shapes)) if shapes else made
 
-    def space(
-        self, tunables: Mapping[str, Sequence[Any]], constraints: Sequence[str | Callable[..., Any]], name: str
-    ) -> VariantSpace:
+    def space(self, tunables: Mapping[str, Sequence[Any]], constraints: Sequence[Given], name: str) -> VariantSpace:
         """Return the space of its variants; sizes are those of the first variant that can be read."""
         space = VariantSpace(self, tunables, constraints, name=name)
         if next(iter(space), None) is None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 import numpy as np
 
@@ -86,7 +86,7 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         for what, given in (("measurements", self.measurements), ("the first batch", self.first)):
-            if given is not None and not (is_number(given) and isinstance(given, Integral) and given >= 1):
+            if given is not None and not (_is_whole(given) and given >= 1):
                 msg = f"{what} must be positive, a whole number of variants, not {given!r}"
                 raise CalibrationError(msg)
         if self.budget_s is not None and not (is_number(self.budget_s) and self.budget_s > 0):
@@ -378,7 +378,7 @@ class Tuner:
             found = [number for number, name in enumerate(names) if name == which]
         elif isinstance(which, Mapping):
             found = [number for number, each in enumerate(settings) if dict(each) == dict(which)][:1]
-        elif is_number(which) and isinstance(which, Integral) and 0 <= which < len(names):
+        elif _is_whole(which) and 0 <= which < len(names):
             found = [int(which)]
         if len(found) == 1:
             return found[0]
@@ -388,6 +388,10 @@ class Tuner:
         if found:
             msg = f"{len(found)} variants are named {which!r}; tell the number"
         raise CalibrationError(msg)
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _prior_of(prior: ArrayLike | None, count: int) -> Array | None:

@@ -232,7 +232,7 @@ def tune(
 
     options, run = options or SearchOptions(), run or RunOptions()
     run.refuse_measuring("tune decides by each time what to time next, and times on this machine")
-    if measure is not None and not (device is options.timing is options.answer is None):
+    if measure is not None and any(each is not None for each in (device, options.timing, options.answer)):
         msg = "your own function times variants; device=, timing= and answer= say where and how else; leave one out"
         raise CalibrationError(msg)
     begun = time.perf_counter()

@@ -34,8 +34,8 @@ class ResultCheck:
             msg = f"{job.label}: this device tells no results; leave out answer"
             raise CalibrationError(msg)
         found = runnable.results()
-        if wrong := [name for name, array in found.items() if array.dtype.kind == "V"]:
-            msg = f"{job.label}: elements of {wrong[0]} have several types, which are not compared; leave out answer"
+        if mixed := [name for name, array in found.items() if array.dtype.kind == "V"]:
+            msg = f"{job.label}: elements of {mixed[0]} have several types, which are not compared; leave out answer"
             raise CalibrationError(msg)
         if callable(self._answer):
             whose, expected = "the answer", self._answer({**job.launch.scalars, **job.given()})
