@@ -95,8 +95,9 @@ class SearchOptions:
         if not (is_number(self.tolerance) and self.tolerance > 0):
             msg = f"a tolerance must be positive, a fraction such as 1e-3, not {self.tolerance!r}"
             raise CalibrationError(msg)
-        if not (self.answer is None or self.answer is True or callable(self.answer)):
-            msg = f"an answer is True, or a function that returns expected arrays by name, not {self.answer!r:.60}"
+        answer: object = self.answer
+        if not (answer is None or answer is True or callable(answer)):
+            msg = f"an answer is True, or a function that returns expected arrays by name, not {answer!r:.60}"
             raise CalibrationError(msg)
 
 
