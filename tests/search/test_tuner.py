@@ -127,6 +127,8 @@ def test_what_is_no_space(features, more, text):
         ({"first": -1}, "first batch must be positive"),
         ({"budget_s": math.nan}, "budget must be positive"),
         ({"measurements": True}, "measurements must be positive, a whole number"),
+        ({"tolerance": 0}, "tolerance must be positive"),
+        ({"answer": {"y": [1.0]}}, "an answer is True, or a function"),
     ],
 )
 def test_bad_options(arguments, text):
