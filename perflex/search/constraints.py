@@ -57,13 +57,13 @@ def _from_function(function: Callable[..., Any], parameters: Sequence[str]) -> C
     except (TypeError, ValueError) as error:
         msg = f"constraint {name} has no signature; give a function of the parameters it needs"
         raise SpaceError(msg, constraint=name) from error
-    everything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted)
-    named = [parameter for parameter in wanted if parameter.kind != parameter.VAR_KEYWORD]
+    named = [each for each in wanted if each.kind != each.VAR_KEYWORD]
     unknown = [p.name for p in named if p.name not in parameters and p.default is p.empty]
     if unknown or any(p.kind in {p.POSITIONAL_ONLY, p.VAR_POSITIONAL} for p in named):
         what = ", ".join(unknown) or "arguments by position"
         msg = f"constraint {name} wants {what}; it is called with parameters by name: {', '.join(parameters)}"
         raise SpaceError(msg, constraint=name)
+    everything = len(named) < len(wanted)
     return _called(function, parameters if everything else [p.name for p in named if p.name in parameters])
 
 
@@ -123,12 +123,11 @@ def _restriction(given: Any, names: Sequence[str], *, alone: bool) -> Constraint
         taken = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # of some built-in functions, which take values in order
         return _called(function, names, "in order")
-    unknown = [each for each in taken if each.name not in names]
-    # A function that is the only restriction takes a mapping even where its parameter is called like a tunable.
     single = len(taken) == 1 and taken[0].kind in {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
-    if single and not pair and (unknown or (alone and len(names) > 1)):
+    # A function that is the only restriction takes a mapping even where its parameter is called like a tunable.
+    if single and not pair and (taken[0].name not in names or (alone and len(names) > 1)):
         return _called(function, names, "as a mapping")
-    wanted = [each for each in unknown if each.default is each.empty and each.kind != Parameter.VAR_KEYWORD]
-    if wanted or any(each.kind in {Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL} for each in taken):
+    try:
+        return read_constraint(function, names)
+    except SpaceError:  # it takes others by name, or none
         return _called(function, names, "in order")
-    return read_constraint(function, names)

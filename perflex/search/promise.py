@@ -65,16 +65,11 @@ class Promise:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        for name in ("loss", "confidence"):
-            given: object = getattr(self, name)
-            if not is_number(given):
-                msg = f"the {name} must be a number, not {given!r}"
-                raise ValueError(msg)
-        if not (math.isfinite(self.loss) and self.loss >= 0):
-            msg = f"the loss must be a fraction of at least 0, e.g. 0.05 for 5 %, not {self.loss!r}"
+        if not (is_number(self.loss) and 0 <= self.loss < math.inf):
+            msg = f"the loss must be a number of at least 0, e.g. 0.05 for 5 %, not {self.loss!r}"
             raise ValueError(msg)
-        if not 0 < self.confidence < 1:
-            msg = f"the confidence must lie between 0 and 1, e.g. 0.95, not {self.confidence!r}"
+        if not (is_number(self.confidence) and 0 < self.confidence < 1):
+            msg = f"the confidence must be a number between 0 and 1, e.g. 0.95, not {self.confidence!r}"
             raise ValueError(msg)
 
     @property
