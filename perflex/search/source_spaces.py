@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from perflex.search.variant_space import VariantSpace
 
 SCHEMA = "perflex-source/1"
-# Values of one tunable: more than any tuner goes through.
-_MOST_VALUES = 100_000
 
 
 class _SourceFile(Fields, frozen=True):
@@ -134,10 +132,9 @@ def _t1_call(document: Mapping[str, Any]) -> TuneCall:
     )
 
 
-def _t1_argument(given: Mapping[str, Any]) -> int | str | None:
-    if given.get("MemoryType") == "Scalar":
-        return int(given["FillValue"]) if "int" in str(given.get("Type")) and "FillValue" in given else None
-    return None
+def _t1_argument(given: Mapping[str, Any]) -> int | None:
+    whole = given.get("MemoryType") == "Scalar" and "int" in str(given.get("Type"))
+    return int(given["FillValue"]) if whole and "FillValue" in given else None
 
 
 def values_of(given: Any) -> list[Any]:
@@ -153,12 +150,8 @@ def _items(node: ast.expr, values: dict[str, Any]) -> list[Any]:
             return _items(first, values) + _items(second, values)
         case ast.Call(func=ast.Name(id="list"), args=[inner], keywords=[]):
             return _items(inner, values)
-        case ast.Call(func=ast.Name(id="range"), args=limits, keywords=[]):
-            found = range(*(int(_item(each, values)) for each in limits))
-            if len(found) > _MOST_VALUES:
-                msg = f"{ast.unparse(node)} has more than {_MOST_VALUES} values"
-                raise ValueError(msg)
-            return list(found)
+        case ast.Call(func=ast.Name(id="range")):
+            return list(_item(node, values))
         case ast.ListComp(elt=item, generators=[ast.comprehension(target=ast.Name(id=name), iter=inner, ifs=[])]):
             return [_item(item, {**values, name: value}) for value in _items(inner, values)]
         case _:
