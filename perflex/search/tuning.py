@@ -252,7 +252,7 @@ def tune(
     again: tuple[TunerStep, ...] = ()
     with progress_shown(run.progress, "tune:") as report:
         if measure is not None:
-            _drive(tuner, partial(_by_user, measure), failures, report)
+            failures = _drive(tuner, partial(_by_user, measure), report)
         elif chosen is not None:
             how = options.timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
             check = None if options.answer is None else ResultCheck(options.answer, options.tolerance)
@@ -260,7 +260,7 @@ def tune(
                 measuring = _MeasuredOnDevice(
                     found, timer, chosen, run.executor if isinstance(chosen, Device) else None
                 )
-                _drive(tuner, measuring.seconds, failures, report, measuring.together)
+                failures = _drive(tuner, measuring.timed, report, measuring.together)
                 again = _finals(tuner, measuring, timer, how)
     # Where none runs again, the earlier measurement stands.
     best = again[0] if again else tuner.best
@@ -316,20 +316,15 @@ def _device(
     return chosen_device(device)
 
 
-def _by_user(
-    measure: Callable[[Proposal], float], proposals: Sequence[Proposal], failures: Counter[str]
-) -> dict[int, float]:
-    """Return times by number, by the user's own function; those that fail have none, and are counted."""
-    found: dict[int, float] = {}
+def _by_user(measure: Callable[[Proposal], float], proposals: Sequence[Proposal]) -> dict[int, float | str]:
+    """Return times by number, by the user's own function, or why there are none."""
+    found: dict[int, float | str] = {}
     for each in proposals:
         seconds: object = measure(each)
         if not is_number(seconds):
             msg = f"measure returned {seconds!r} for {each.name!r}; it must be a number, nan if it failed"
             raise CalibrationError(msg, variant=each.name)
-        if math.isfinite(seconds):
-            found[each.number] = float(seconds)
-        else:
-            failures["measure returned no time"] += 1
+        found[each.number] = float(seconds) if math.isfinite(seconds) else "measure returned no time"
     return found
 
 
@@ -346,24 +341,24 @@ class _MeasuredOnDevice:
         self._executor = executor
         self.together = None if executor is None else _TOGETHER_CODED
 
-    def seconds(self, proposals: Sequence[Proposal], failures: Counter[str]) -> dict[int, float]:
-        """Return times by number; those that fail have none, and are counted by cause."""
+    def timed(self, proposals: Sequence[Proposal]) -> dict[int, float | str]:
+        """Return times by number, or why there are none."""
+        found: dict[int, float | str] = {}
         ready: dict[int, Any] = {}
         for each, made in zip(proposals, self._made(proposals), strict=True):
             if isinstance(made, NotBuiltError):
-                failures[str(made.cause)] += 1
+                found[each.number] = str(made.cause)
             elif isinstance(made, PerflexError):
-                failures[_cause(each.name, str(made.context.get("kind", "prepare")), made.message)] += 1
+                found[each.number] = _cause(each.name, str(made.context.get("kind", "prepare")), made.message)
             else:
                 ready[each.number] = made
-        found: dict[int, float] = {}
         for number, outcome in zip(ready, self._timer.timed(list(ready.values())) if ready else (), strict=True):
             if isinstance(outcome, MeasurementFailure):
-                failures[_cause(outcome.label, outcome.kind, outcome.reason)] += 1
+                found[number] = _cause(outcome.label, outcome.kind, outcome.reason)
             else:
-                found[number] = outcome.seconds
-        # What is learned and compared are times as if the device were as fast as at the start.
-        return {number: seconds / self._timer.slowdown for number, seconds in found.items()}
+                # What is learned and compared are times as if the device were as fast as at the start.
+                found[number] = outcome.seconds / self._timer.slowdown
+        return found
 
     def _made(self, proposals: Sequence[Proposal]) -> Sequence[SizedKernel | LaunchRequest | PerflexError]:
         """Return kernels, or code; or why there is none: what was built when it was counted may fail now."""
@@ -382,21 +377,25 @@ class _MeasuredOnDevice:
 
 def _drive(
     tuner: Tuner,
-    timed: Callable[[Sequence[Proposal], Counter[str]], dict[int, float]],
-    failures: Counter[str],
+    timed: Callable[[Sequence[Proposal]], dict[int, float | str]],
     report: Progress | None,
     together: int | None = None,
-) -> None:
-    """Measure what the tuner asks for until it is done."""
+) -> Counter[str]:
+    """Measure what the tuner asks for until it is done; return how many variants failed, by cause."""
+    failures: Counter[str] = Counter()
     while proposals := tuner.ask(together):
         if report is not None:
             report(len(tuner.history), tuner.measurements, proposals[0].name)
         start = time.perf_counter()
-        found = timed(proposals, failures)
+        found = timed(proposals)
         # Built and timed side by side, none has a cost of its own.
         cost = (time.perf_counter() - start) / len(proposals)
         for each in proposals:
-            tuner.tell(each, found.get(each.number), cost)
+            outcome = found[each.number]
+            if isinstance(outcome, str):
+                failures[outcome] += 1
+            tuner.tell(each, None if isinstance(outcome, str) else outcome, cost)
+    return failures
 
 
 def _cause(label: str, kind: str, reason: str) -> str:
@@ -412,8 +411,8 @@ def _finals(
     few = tuner.fastest(_FINALISTS)
     if new := [Proposal(each.number, each.name, each.settings) for each in few if each.number in tuner.given]:
         # What was known before is not built yet; what fails now is no finalist.
-        built_now = measuring.seconds(new, Counter())
-        few = [each for each in few if each.number not in tuner.given or each.number in built_now]
+        built_now = measuring.timed(new)
+        few = [each for each in few if not isinstance(built_now.get(each.number), str)]
     if len(few) < 2:
         return ()
     longer = replace(
