@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import shlex
-from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from perflex.search.tuned_source import Launch, Settings, TunedSource, whole_num
 from perflex.yaml_file import Fields, read_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from perflex.search.variant_space import VariantSpace
 
@@ -41,17 +40,8 @@ class _SourceFile(Fields, frozen=True):
     stated: dict[str, int | float | str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True)
-class _Formulas:
-    """A launch by formulas: of tunables for work-groups, of tunables and sizes for the grid."""
-
-    local: Sequence[int | str]
-    groups: Sequence[int | str] | None
-    extent: Sequence[int | str] | None
-    defines: Settings
-
-    def __call__(self, settings: Settings) -> Launch:
+    def launch(self, settings: Settings) -> Launch:
+        """Return a launch by formulas: of tunables for work-groups, of tunables and sizes for the grid."""
         values = dict(settings)
         local = [whole_number(each, values) for each in self.local]
         groups = self.groups
@@ -74,12 +64,11 @@ def source_file_space(path: Path) -> VariantSpace:
         if name in content.tunables:
             cause = "it is a tunable, too, whose values would not count in the source; remove one"
             raise section.error(cause, "defines", name)
-    launch = _Formulas(content.local, content.groups, content.extent, content.defines)
     folders = tuple(path.parent / each for each in content.folders)
     tuned = TunedSource(
         path.parent / content.source,
         content.kernel,
-        launch,
+        content.launch,
         folders=folders,
         sizes=content.sizes,
         stated=content.stated,
