@@ -41,6 +41,9 @@ def tune(
         Path | None,
         typer.Option(metavar="FILE", help="Known times to start from: of Kernel Tuner, T4, or a table (CSV)."),
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Leave out variants whose results differ from those of the first.")
+    ] = False,
     device: DeviceOption = "",
     machine: MachineOption = None,
     seed: SeedOption = 0,
@@ -67,6 +70,7 @@ def tune(
         _read_promise(promise),
         seed=seed,
         measured={} if times is None else times,
+        answer=True if check else None,
     )
     if out is not None:
         require_writable(out)

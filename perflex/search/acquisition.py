@@ -58,10 +58,10 @@ def first_batch(points: Array, size: int, expected: Array | None, seed: int, *, 
 
 def _ranks(points: Array) -> Array:
     """Return each column's ranks, between 0 and 1: distances then do not depend on units or outliers."""
-    columns = [np.unique(column, return_inverse=True)[1].ravel().astype(np.float64) for column in points.T]
-    table = np.column_stack(columns)
-    spread: Array = table / np.maximum(table.max(axis=0), 1.0)
-    return spread
+    from scipy.stats import rankdata
+
+    places: Array = rankdata(points, method="dense", axis=0) - 1.0
+    return np.asarray(places / np.maximum(places.max(axis=0), 1.0))
 
 
 def most_promising(forecast: Forecast, best: float, taken: set[int], turn: int, count: int) -> list[int]:

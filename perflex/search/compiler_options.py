@@ -40,7 +40,14 @@ def read_options(options: str | Iterable[object] | None, folder: Path) -> Compil
         value = part.removeprefix(long or option).lstrip("= " if long else " ")
         if option in {"-D", "-U", "-I"}:
             # The value of an option may be the next word.
-            _take(found, option, value or next(parts, ""), folder)
+            value = value or next(parts, "")
+            name, equals, text = value.partition("=")
+            if option == "-I":
+                found.folders.append(folder / value)
+            elif option == "-U":
+                found.defines.pop(name, None)
+            else:
+                found.defines[name] = text if equals else "1"
         elif part.startswith(_FILES):
             msg = f"the compiler's option {part!r} includes a file that is not read; write #include into the source"
             raise SpaceError(msg, option=part)
@@ -49,13 +56,3 @@ def read_options(options: str | Iterable[object] | None, folder: Path) -> Compil
         elif part in _IMPLIED:
             found.defines[_IMPLIED[part]] = "1"
     return found
-
-
-def _take(found: CompilerOptions, option: str, value: str, folder: Path) -> None:
-    name, equals, text = value.partition("=")
-    if option == "-I":
-        found.folders.append(folder / value)
-    elif option == "-U":
-        found.defines.pop(value, None)
-    else:
-        found.defines[name] = text if equals else "1"

@@ -83,7 +83,9 @@ def dominating(costs: Mapping[str, Array]) -> tuple[list[str], Array]:
 def _shares(node: Node, values: Mapping[str, Any], kind_of: Callable[[str], str]) -> dict[str, Any]:
     """Return the kinds of cost in a term, and the share of its value that each is."""
     if isinstance(node, Product):
-        inner = [factor for power, factor in node.factors if power > 0 and isinstance(factor, Sum) and _counts(factor)]
+        inner = [
+            factor for power, factor in node.factors if power > 0 and isinstance(factor, Sum) and _features(factor)
+        ]
         # Only one sum can be split by kind: the other factors scale each of its terms alike.
         if len(inner) == 1:
             return _shares(inner[0], values, kind_of)
@@ -99,13 +101,11 @@ def _shares(node: Node, values: Mapping[str, Any], kind_of: Callable[[str], str]
     return total
 
 
-def _counts(node: Node) -> bool:
-    return any(isinstance(inner, Name) and not inner.is_parameter for inner in walk(node))
+def _features(node: Node) -> list[str]:
+    return [inner.identifier for inner in walk(node) if isinstance(inner, Name) and not inner.is_parameter]
 
 
 def _kind(node: Node, kind_of: Callable[[str], str]) -> str:
-    features = [inner.identifier for inner in walk(node) if isinstance(inner, Name) and not inner.is_parameter]
-    if not features:
-        return "overhead"  # a constant time
-    kinds = {kind_of(feature) for feature in features}
-    return next(kind for kind in ("memory", "on-chip", "other", "overhead") if kind in kinds)
+    kinds = {kind_of(feature) for feature in _features(node)}
+    # Without a feature it is a constant time.
+    return next((kind for kind in ("memory", "on-chip", "other") if kind in kinds), "overhead")

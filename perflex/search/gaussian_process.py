@@ -80,10 +80,8 @@ class Forecast:
         return np.argsort(-score, kind="stable")
 
 
-def _places(logs: Array) -> Array:
-    places = np.empty(len(logs))
-    places[np.argsort(logs, kind="stable")] = np.arange(len(logs))
-    return places
+def _places(logs: Array) -> Indices:
+    return np.argsort(np.argsort(logs, kind="stable"))
 
 
 class GaussianProcess:

@@ -22,9 +22,9 @@ import numpy as np
 
 from perflex.errors import PerflexError, SpaceError
 from perflex.search.compiler_options import read_options
+from perflex.search.constraints import constraints_of
 from perflex.search.modules_beside import modules_beside
-from perflex.search.restrictions import constraints_of
-from perflex.search.tuned_source import BLOCK_SIZES, LANGUAGES, GridRule, TunedSource
+from perflex.search.tuned_source import BLOCK_SIZES, LANGUAGES, USUAL_BLOCK, GridRule, TunedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,11 +40,16 @@ def kernel_tuner_space(path: Path, arguments: Sequence[str] = ()) -> VariantSpac
     """Return the space that a script tunes; the script is executed up to its first call of ``tune_kernel``."""
     call = _call_of(path, arguments)
     try:
-        tuned = tuned_source(call, path.resolve())
-        return tuned.space(dict(call.tune_params), constraints_of(call.restrictions, list(call.tune_params)), path.stem)
+        return called_space(call, path.resolve())
     except (TypeError, ValueError, AttributeError) as error:
         msg = f"{path}: cannot use its call of tune_kernel: {error}"
         raise SpaceError(msg, path=path) from error
+
+
+def called_space(call: TuneCall, script: Path) -> VariantSpace:
+    """Return the space that a call of ``tune_kernel`` tunes."""
+    constraints = constraints_of(call.restrictions, list(call.tune_params))
+    return tuned_source(call, script).space(dict(call.tune_params), constraints, script.stem)
 
 
 def tuned_source(call: TuneCall, script: Path) -> TunedSource:
@@ -54,6 +59,7 @@ def tuned_source(call: TuneCall, script: Path) -> TunedSource:
         (call.grid_div_x, call.grid_div_y, call.grid_div_z),
         tuple(call.block_size_names or BLOCK_SIZES),
         call.defines,
+        call.usual_block,
     )
     given = [_argument(each) for each in call.arguments]
     options = read_options(call.compiler_options, script.parent)
@@ -83,12 +89,14 @@ class TuneCall:
     defines: Mapping[str, Any] | None = None
     compiler_options: str | Sequence[str] | None = None
     lang: str | None = None
+    # No argument of the call: threads of a block along each axis where no tunable says how many.
+    usual_block: Sequence[int | str] = USUAL_BLOCK
 
 
-# Arguments of tune_kernel behind the first five, in their order.
 _POSITIONS = (
-    "grid_div_x grid_div_y grid_div_z restrictions answer atol verify verbose lang device platform smem_args cmem_args "
-    "texmem_args compiler compiler_options defines log iterations block_size_names"
+    "kernel_name kernel_source problem_size arguments tune_params grid_div_x grid_div_y grid_div_z restrictions answer "
+    "atol verify verbose lang device platform smem_args cmem_args texmem_args compiler compiler_options defines log "
+    "iterations block_size_names"
 )
 
 
@@ -97,18 +105,13 @@ class _CalledError(BaseException):  # no Exception: a script must not handle it
         self.call = call
 
 
-def _tune_kernel(  # the names are Kernel Tuner's
-    kernel_name: Any,
-    kernel_source: Any,
-    problem_size: Any,
-    arguments: Any,
-    tune_params: Any,
-    *by_position: Any,
-    **by_name: Any,
-) -> NoReturn:
-    known = dict(zip(_POSITIONS.split(), by_position, strict=False)) | by_name
-    wanted = {each.name: known[each.name] for each in fields(TuneCall)[5:] if each.name in known}
-    raise _CalledError(TuneCall(kernel_name, kernel_source, problem_size, arguments, tune_params, **wanted))
+def _tune_kernel(*by_position: Any, **by_name: Any) -> NoReturn:
+    raise _CalledError(call_of(dict(zip(_POSITIONS.split(), by_position, strict=False)) | by_name))
+
+
+def call_of(given: Mapping[str, Any]) -> TuneCall:
+    """Return a call of ``tune_kernel`` with arguments by name, others than those of a `TuneCall` left out."""
+    return TuneCall(**{each.name: given[each.name] for each in fields(TuneCall) if given.get(each.name) is not None})
 
 
 def _call_of(path: Path, arguments: Sequence[str]) -> TuneCall:
@@ -169,9 +172,7 @@ def _source(given: Any, script: Path) -> Path | str | Callable[[dict[str, Any]],
 
 def _argument(given: Any) -> int | str | None:
     """Return an integer, or how many bytes an array has, or None."""
-    if isinstance(given, (bool, np.bool_)):
-        return int(given)
-    if isinstance(given, (int, np.integer)):
+    if isinstance(given, (int, np.integer, np.bool_)):
         return int(given)
     size = getattr(given, "nbytes", None)
     return str(int(size)) if isinstance(size, (int, np.integer)) and size and given.ndim else None

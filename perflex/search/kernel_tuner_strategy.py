@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from perflex.calibration.calibration import Calibration
 from perflex.errors import CalibrationError, MachineError, MissingExtraError
 from perflex.machines.files import load_machine, machine_names, machine_of_device
 from perflex.search.counted_variants import Work, extract_space
-from perflex.search.kernel_tuner_script import TuneCall, tuned_source
+from perflex.search.kernel_tuner_script import call_of, tuned_source
 from perflex.search.settings_table import interpolated, settings_columns
 from perflex.search.tuner import SearchOptions, Tuner
 from perflex.search.variants import EnumeratedSpace
@@ -123,15 +123,11 @@ class KernelTunerStrategy:
         self, runner: Any, names: list[str], configurations: list[tuple[Any, ...]], options: SearchOptions
     ) -> tuple[Tuner, list[int]]:
         """Return a tuner that knows what the source does, and the configurations that it chooses from."""
-        given = runner.kernel_options
-        call = TuneCall(
-            **{each.name: given[each.name] for each in fields(TuneCall) if given.get(each.name) is not None}
-        )
+        call = call_of(runner.kernel_options)
         tuned = tuned_source(call, Path.cwd() / "script.py")
         settings = [dict(zip(names, configuration, strict=True)) for configuration in configurations]
-        space = EnumeratedSpace(
-            call.kernel_name, tuned, len(settings), settings, Counter(), tuned.sizes_in(settings) or {}
-        )
+        sizes = tuned.sizes_in(settings)
+        space = EnumeratedSpace(call.kernel_name, tuned, len(settings), settings, Counter(), sizes)
         name = self.device or runner.get_device_info().name
         machine = load_machine(name) if name in machine_names() else machine_of_device(name)
         if machine is None:

@@ -17,8 +17,8 @@ from perflex.file_io import read_packed_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-# Settings, and seconds or why there are none.
-Row: TypeAlias = "tuple[dict[str, Any], Any]"
+# Settings, and seconds; None where a run failed.
+Row: TypeAlias = "tuple[dict[str, Any], float | None]"
 # Factors to seconds.
 _UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3, "us": 1e-6, "microseconds": 1e-6}
 _UNITS |= {"ns": 1e-9, "nanoseconds": 1e-9}
@@ -31,7 +31,7 @@ _TRUTH = {"True": 1.0, "False": 0.0}
 
 
 def read_times(path: Path) -> tuple[list[Row], str]:
-    """Return settings with their seconds, or why there are none, from a tuner's file; and the device that it states.
+    """Return settings with their seconds, None where a run failed, from a tuner's file; and the device that it states.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def measured_times(path: Path | str, names: Sequence[str], settings: Sequence[Ma
     times: dict[str, list[float]] = {}
     others = 0
     for given, seconds in rows:
-        if isinstance(seconds, float) and 0 < seconds < _NO_TIME:
+        if seconds is not None and 0 < seconds < _NO_TIME:
             name = known.get(_key(given, parameters))
             others += name is None
             if name is not None:
@@ -124,24 +124,20 @@ def _table(text: str, path: Path) -> Iterable[Row]:
                     "texts with a comma in quotes"
                 )
                 raise FileFormatError(msg, path=path)
-            yield {name: value for name, value in row.items() if name}, _from_ms(row[column])
+            yield {name: value for name, value in row.items() if name}, _in_seconds(row[column], "ms", path)
     except csv.Error as error:
         msg = f"{path}, line {reader.line_num}, is no row of a table: {error}; restore the file"
         raise FileFormatError(msg, path=path) from error
 
 
 def _json(text: str, path: Path) -> tuple[Iterable[Row], str]:
-    try:
-        # Deep nesting exhausts the parser's stack: RecursionError instead of ValueError.
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        document = _unclosed(text, path)
-    if isinstance(document, dict) and isinstance(document.get("cache"), dict):
+    document = _document(text, path)
+    if isinstance(document.get("cache"), dict):
         return _cache_rows(document, path), str(document.get("device_name", ""))
-    if isinstance(document, dict) and isinstance(document.get("Results"), list):
+    if isinstance(document.get("Results"), list):
         facts = _part(document, "Metadata")
         return _ktt_rows(document["Results"], facts, path), str(facts.get("Device", ""))
-    if isinstance(document, dict) and isinstance(document.get("results"), list):
+    if isinstance(document.get("results"), list):
         if any(isinstance(result, dict) and "parameters" in result for result in document["results"][:1]):
             device = document.get("device") or document.get("clblast_device_name", "")
             return _clblast_rows(document, path), str(device)
@@ -155,20 +151,22 @@ def _json(text: str, path: Path) -> tuple[Iterable[Row], str]:
     raise FileFormatError(msg, path=path)
 
 
+def _document(text: str, path: Path) -> Mapping[str, Any]:
+    # Kernel Tuner appends to its cache and closes the braces only at the end: a tuning that stopped leaves them open.
+    for content in (text, *(text.rstrip().rstrip(",") + end for end in ("}}", '"}}}'))):
+        try:
+            found = json.loads(content)
+        # Deep nesting exhausts the parser's stack: RecursionError instead of ValueError.
+        except (ValueError, RecursionError):
+            continue
+        return found if isinstance(found, dict) else {}
+    msg = f"{path} is damaged: it is no JSON; restore it or tune again"
+    raise FileFormatError(msg, path=path)
+
+
 def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = document.get(name)
     return found if isinstance(found, dict) else {}
-
-
-def _unclosed(text: str, path: Path) -> Any:
-    # Kernel Tuner appends to its cache and closes the braces only at the end: a tuning that stopped leaves them open.
-    for end in ("}}", "}\n}", '"}}}'):
-        try:
-            return json.loads(text.rstrip().rstrip(",") + end)
-        except (ValueError, RecursionError):
-            continue
-    msg = f"{path} is damaged: it is no JSON; restore it or tune again"
-    raise FileFormatError(msg, path=path)
 
 
 def _cache_rows(document: Mapping[str, Any], path: Path) -> Iterable[Row]:
@@ -180,75 +178,62 @@ def _cache_rows(document: Mapping[str, Any], path: Path) -> Iterable[Row]:
     if objective != "time":
         msg = f"{path} was tuned for {objective!r}, not for the time; give a file with times"
         raise FileFormatError(msg, path=path, field="objective")
-    for entry in document["cache"].values():
-        if isinstance(entry, dict):
-            # The median of the runs where they are kept: the "time" of an entry is their mean.
-            times = entry.get("times")
-            runs = [_number_or_none(time) for time in times] if isinstance(times, list) else []
-            known = [run for run in runs if run is not None]
-            # Kernel Tuner states times in milliseconds (its documentation, "Output").
-            time = float(np.median(known)) if known and len(known) == len(runs) else entry.get("time")
-            yield {key: entry.get(key) for key in keys}, _from_ms(time)
-        else:
-            yield dict.fromkeys(keys), None
+    for given in document["cache"].values():
+        entry = given if isinstance(given, dict) else {}
+        # The median of the runs where they are kept: the "time" of an entry is their mean.
+        times = entry.get("times")
+        runs = [_number_or_none(time) for time in times] if isinstance(times, list) else []
+        known = [run for run in runs if run is not None]
+        # Kernel Tuner states times in milliseconds (its documentation, "Output").
+        time = float(np.median(known)) if known and len(known) == len(runs) else entry.get("time")
+        yield {key: entry.get(key) for key in keys}, _in_seconds(time, "ms", path)
+
+
+def _results(results: list[Any], field: str, kind: type, path: Path, tool: str) -> Iterable[Any]:
+    """Yield the results of a file, in each of which a field has the settings."""
+    for result in results:
+        if not isinstance(result, dict) or not isinstance(result.get(field), kind):
+            msg = f"{path} has a result without {field}; it is no file of {tool}"
+            raise FileFormatError(msg, path=path, field=field)
+        yield result
 
 
 def _t4_rows(results: list[Any], facts: Mapping[str, Any], path: Path) -> Iterable[Row]:
-    for result in results:
-        if not isinstance(result, dict) or not isinstance(result.get("configuration"), dict):
-            msg = f"{path} has a result without a configuration; it is no T4 file"
-            raise FileFormatError(msg, path=path, field="configuration")
-        # The cause stands where the time would.
-        if str(result.get("invalidity", "correct")) != "correct":
-            yield result["configuration"], str(result["invalidity"])
-            continue
+    for result in _results(results, "configuration", dict, path, "T4"):
         listed = result.get("measurements")
         measurements = listed if isinstance(listed, list) else []
         found = next((m for m in measurements if isinstance(m, dict) and m.get("name") == "time"), None)
-        if found is None:
-            yield result["configuration"], "not measured"
-            continue
-        # KTT leaves the measurement's unit empty and states one for the whole file.
-        unit = found.get("unit") or facts.get("timeunit")
-        yield result["configuration"], _in_seconds(found.get("value"), unit, path)
-
-
-def _in_seconds(value: Any, unit: Any, path: Path) -> Any:
-    named = "" if unit is None else str(unit)
-    if named.lower() not in _UNITS:
-        msg = f"{path} states the unit {named!r} for a time; known are {', '.join(_UNITS)}: add it to the file"
-        raise FileFormatError(msg, path=path, field="unit")
-    number = _number_or_none(value)
-    return "not measured" if number is None else number * _UNITS[named.lower()]
+        seconds = None
+        if found is not None and str(result.get("invalidity", "correct")) == "correct":
+            # KTT leaves the measurement's unit empty and states one for the whole file.
+            seconds = _in_seconds(found.get("value"), found.get("unit") or facts.get("timeunit"), path)
+        yield result["configuration"], seconds
 
 
 def _ktt_rows(results: list[Any], facts: Mapping[str, Any], path: Path) -> Iterable[Row]:
-    for result in results:
-        pairs = result.get("Configuration") if isinstance(result, dict) else None
-        if not isinstance(pairs, list) or not all(isinstance(pair, dict) and "Name" in pair for pair in pairs):
-            msg = f"{path} has a result without a Configuration of names and values; it is no file of KTT"
-            raise FileFormatError(msg, path=path, field="Configuration")
-        settings = {str(pair["Name"]): pair.get("Value") for pair in pairs}
-        status = str(result.get("Status", "Ok"))
+    for result in _results(results, "Configuration", list, path, "KTT"):
+        pairs = list(_results(result["Configuration"], "Name", str, path, "KTT"))
         # Of all kernels that the configuration launches; failed ones state 0, or the largest number there is.
-        total = result.get("TotalDuration")
-        yield settings, _in_seconds(total, facts.get("TimeUnit"), path) if status == "Ok" else status
+        total, right = result.get("TotalDuration"), result.get("Status", "Ok") == "Ok"
+        seconds = _in_seconds(total, facts.get("TimeUnit"), path) if right else None
+        yield {pair["Name"]: pair.get("Value") for pair in pairs}, seconds
 
 
 def _clblast_rows(document: Mapping[str, Any], path: Path) -> Iterable[Row]:
     # The problem's size, which the file states once: arg_m is the constant M.
     sizes = {name[4:].upper(): value for name, value in document.items() if name.startswith("arg_")}
-    for result in document["results"]:
-        if not isinstance(result, dict) or not isinstance(result.get("parameters"), dict):
-            msg = f"{path} has a result without parameters; it is no file of CLBlast's tuners"
-            raise FileFormatError(msg, path=path, field="parameters")
+    for result in _results(document["results"], "parameters", dict, path, "CLBlast's tuners"):
         # In milliseconds (CLBlast, src/tuning/tuning.cpp); 0 where a run failed.
-        yield {**sizes, **result["parameters"]}, _from_ms(result.get("time"))
+        yield {**sizes, **result["parameters"]}, _in_seconds(result.get("time"), "ms", path)
 
 
-def _from_ms(time: Any) -> float | None:
-    number = _number_or_none(time)
-    return None if number is None else number * _UNITS["ms"]
+def _in_seconds(value: Any, unit: Any, path: Path) -> float | None:
+    named = "" if unit is None else str(unit)
+    if named.lower() not in _UNITS:
+        msg = f"{path} states the unit {named!r} for a time; known are {', '.join(_UNITS)}: add it to the file"
+        raise FileFormatError(msg, path=path, field="unit")
+    number = _number_or_none(value)
+    return None if number is None else number * _UNITS[named.lower()]
 
 
 def _number_or_none(value: Any) -> float | None:

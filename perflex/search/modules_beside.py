@@ -15,8 +15,12 @@ _beside: dict[str, Path] = {}
 _added: list[str] = []
 
 
-def _place_beside(folder: Path) -> None:
-    """Let modules of a folder be imported until another file is executed, and not those of the same name elsewhere."""
+@contextmanager
+def modules_beside(folder: Path) -> Iterator[None]:
+    """Let a file of a folder that is executed in the block import the modules beside it, and no others of their names.
+
+    They can be imported until the next such block.
+    """
     for entry in _added:
         if entry in sys.path:
             # The last: the same folder may stand in front for other reasons.
@@ -30,15 +34,6 @@ def _place_beside(folder: Path) -> None:
     # At the end of the path, so that a file beside the kernel hides no installed module.
     _added[:] = [] if str(folder) in sys.path else [str(folder)]
     sys.path += _added
-
-
-@contextmanager
-def modules_beside(folder: Path) -> Iterator[None]:
-    """Let a file of a folder that is executed in the block import the modules beside it, and no others of their names.
-
-    They can be imported until the next such block.
-    """
-    _place_beside(folder)
     before = set(sys.modules)
     try:
         yield

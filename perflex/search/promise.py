@@ -65,16 +65,11 @@ class Promise:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        for name in ("loss", "confidence"):
-            given: object = getattr(self, name)
-            if not is_number(given):
-                msg = f"the {name} must be a number, not {given!r}"
-                raise ValueError(msg)
-        if not (math.isfinite(self.loss) and self.loss >= 0):
-            msg = f"the loss must be a fraction of at least 0, e.g. 0.05 for 5 %, not {self.loss!r}"
+        if not (is_number(self.loss) and 0 <= self.loss < math.inf):
+            msg = f"the loss must be a number of at least 0, e.g. 0.05 for 5 %, not {self.loss!r}"
             raise ValueError(msg)
-        if not 0 < self.confidence < 1:
-            msg = f"the confidence must lie between 0 and 1, e.g. 0.95, not {self.confidence!r}"
+        if not (is_number(self.confidence) and 0 < self.confidence < 1):
+            msg = f"the confidence must be a number between 0 and 1, e.g. 0.95, not {self.confidence!r}"
             raise ValueError(msg)
 
     @property
@@ -99,8 +94,6 @@ class KeepDecision:
     # False if nothing but keeping everything would do.
     met: bool
     explanation: str
-    # What was asked for, None where it was a number or a share.
-    promise: Promise | None = None
 
 
 Keep = float | int | Promise
@@ -122,7 +115,7 @@ def decide(
                 f"at least {keep.batch} of them, or keep a number or a share"
             )
             raise CalibrationError(msg)
-        return keep_by_promise(predicted, measured_index=measured_index, measured=measured, promise=keep)
+        return keep_by_promise(predicted, measured_index, measured, keep)
     order = np.argsort(predicted, kind="stable") if order is None else order
     count = number_kept(keep, predicted.size)
     # Of those measured only the fastest may be worth running again: the others are known to be slower.
@@ -158,46 +151,54 @@ def number_kept(keep: float, total: int) -> int:
 
 
 def keep_by_promise(
-    predicted: ArrayLike,
-    *,
-    measured_index: ArrayLike,
-    measured: ArrayLike,
-    predicted_of_measured: ArrayLike | None = None,
-    promise: Promise | None = None,
-    searched_index: ArrayLike = (),
-    searched: ArrayLike = (),
+    predicted: Array,
+    measured_index: Indices,
+    measured: Array,
+    promise: Promise,
+    unseen: Array | None = None,
+    judges: NDArray[np.bool_] | None = None,
 ) -> KeepDecision:
     """Return the smallest set of variants that holds one near the best with the promised confidence.
 
-    Predicted times have shape ``(n,)``; the measured ones, shape ``(m,)``, are of a random batch, or one at least as
-    rich in fast variants. Of these `predicted_of_measured` is by models that did not see their times; where there are
-    none, `predicted` is taken, which is right only for a model that was not fitted to them. What was searched, shape
-    ``(k,)``, was measured besides because it was expected to be fast: it counts for the fastest measured; how well the
-    model predicts is judged by the batch alone.
+    Predicted times have shape ``(n,)``, all others ``(m,)``. `judges` says which of the measured variants tell how well
+    the model predicts, by default all: a random batch, or one at least as rich in fast variants; others were measured
+    because they were expected to be fast, and count for the fastest measured alone. `unseen` is what models that did
+    not see their times predict of the measured; without it `predicted` is taken, which is right only for a model that
+    was not fitted to them.
     """
-    wanted = promise or Promise()
-    times = _times(predicted, "predicted")
-    index = np.asarray(measured_index, dtype=np.intp).ravel()
-    seconds = _times(measured, "measured") if index.size else np.empty(0)
-    more = np.asarray(searched_index, dtype=np.intp).ravel()
-    more_seconds = _times(searched, "searched") if more.size else np.empty(0)
-    everywhere, all_seconds = np.concatenate([index, more]), np.concatenate([seconds, more_seconds])
-    _check_batch(times, everywhere, all_seconds)
-    ranked = np.argsort(times, kind="stable")
-    if index.size < wanted.batch:
-        need = f"{wanted.batch} measured variants are needed for a confidence of {100 * wanted.confidence:.4g} %"
-        return _everything(ranked, everywhere, all_seconds, f"{need}, there are {index.size}", wanted)
-    unseen = times[index] if predicted_of_measured is None else _times(predicted_of_measured, "predicted_of_measured")
-    if unseen.shape != seconds.shape:
-        msg = f"there are {seconds.size} measured times and {unseen.size} predictions of them; give one for each"
-        raise CalibrationError(msg)
-    logs, guesses = np.log(seconds), np.log(unseen)
-    fastest = math.log(all_seconds.min())
-    threshold = max(
-        fastest - math.log1p(wanted.loss) + _worst_of_fastest(logs, guesses, wanted.batch),
-        _regressed(logs, guesses, fastest, wanted),
-    )
-    return _decide(ranked, np.log(times), everywhere, np.log(all_seconds), threshold, wanted)
+    judges = np.ones(measured.size, dtype=bool) if judges is None else judges
+    unseen = predicted[measured_index] if unseen is None else unseen
+    best = measured_index[[np.argmin(measured)]] if measured.size else measured_index
+    chosen = np.ones(predicted.size, dtype=bool)
+    chosen[measured_index] = False
+    left, ratio = int(chosen.sum()), math.inf
+    enough = int(judges.sum()) >= promise.batch
+    if enough:
+        logs, guesses, fastest = np.log(measured[judges]), np.log(unseen[judges]), math.log(measured.min())
+        few = np.argsort(logs, kind="stable")[: promise.batch]
+        threshold = max(
+            fastest - math.log1p(promise.loss) + float((guesses - logs)[few].max()),
+            _regressed(logs, guesses, fastest, promise),
+        )
+        # An infinite ratio would say that nothing is dropped.
+        ratio = math.exp(min(threshold - fastest, _LARGEST_LOG))
+        chosen &= np.log(predicted) <= threshold
+    dropped = left - int(chosen.sum())
+    chosen[best] = True
+    ranked = np.argsort(predicted, kind="stable")
+    kept = ranked[chosen[ranked]]
+    if dropped:
+        text = (
+            f"{kept.size} of {predicted.size} hold a variant {promise}: a variant predicted slower than {ratio:.3g} "
+            f"times the fastest of {measured.size} measured is not the best"
+        )
+        return KeepDecision(kept, ratio, promise.batch / (promise.batch + 1), met=True, explanation=text)
+    cause = f"the model is wrong for fast variants by a factor of up to {ratio:.3g}"
+    if not enough:
+        need = f"{promise.batch} measured variants are needed for a confidence of {100 * promise.confidence:.4g} %"
+        cause = f"{need}, there are {int(judges.sum())}"
+    text = f"no variant is excluded without measuring it: {cause}" if left else "all variants are measured"
+    return KeepDecision(kept, math.inf, 1.0, met=not left, explanation=text)
 
 
 def kept_ratio(predicted: ArrayLike, measured: ArrayLike, spaces: Sequence[str], promise: Promise) -> float:
@@ -225,11 +226,6 @@ def _conformal_place(count: int, promise: Promise) -> int:
     return min(count, math.ceil((count + 1) * promise.confidence - _ROUNDING)) - 1
 
 
-def _worst_of_fastest(logs: Array, guesses: Array, count: int) -> float:
-    fastest = np.argsort(logs, kind="stable")[:count]
-    return float((guesses - logs)[fastest].max())
-
-
 def _regressed(logs: Array, guesses: Array, goal: float, promise: Promise) -> float:
     """Return an upper bound of the prediction of a variant with the time `goal`, all of them logarithms."""
     half = np.argsort(logs, kind="stable")[: max(promise.batch, logs.size // 2)]
@@ -248,59 +244,3 @@ def _regressed(logs: Array, guesses: Array, goal: float, promise: Promise) -> fl
     half_width = max(bound, deviation * NormalDist().inv_cdf(promise.confidence))
     # The root widens the bound away from the centre as a regression's prediction interval is.
     return float(offset + slope * away + half_width * math.sqrt(1 + 1 / count + (away**2 / spread if spread else 0.0)))
-
-
-def _decide(
-    ranked: Indices, logs_of_all: Array, index: Indices, logs: Array, threshold: float, promise: Promise
-) -> KeepDecision:
-    best = index[np.argmin(logs)]
-    known = np.zeros(logs_of_all.size, dtype=bool)
-    known[index] = True
-    kept_flags = (logs_of_all <= threshold) & ~known
-    # An infinite ratio would say that nothing is dropped.
-    ratio = math.exp(min(threshold - float(logs.min()), _LARGEST_LOG))
-    everything = bool(kept_flags.sum() == (~known).sum()) and not known.all()
-    kept_flags[best] = True
-    kept = ranked[kept_flags[ranked]]
-    if everything:
-        cause = (
-            f"the model is wrong for fast variants by a factor of up to {ratio:.3g}, "
-            "so that no variant can be excluded without measuring it"
-        )
-        return KeepDecision(kept, math.inf, 1.0, met=False, explanation=cause, promise=promise)
-    text = (
-        f"{kept.size} of {known.size} hold a variant {promise}: a variant predicted slower than {ratio:.3g} times the "
-        f"fastest of {index.size} measured is not the best"
-    )
-    count = promise.batch
-    return KeepDecision(kept, ratio, count / (count + 1), met=True, explanation=text, promise=promise)
-
-
-def _everything(ranked: Indices, index: Indices, seconds: Array, cause: str, promise: Promise) -> KeepDecision:
-    slower = np.delete(index, np.argmin(seconds)) if index.size else index
-    kept = ranked[~np.isin(ranked, slower)]
-    met = bool(index.size and index.size == ranked.size)
-    text = "all variants are measured" if met else f"no variant is excluded without measuring it: {cause}"
-    return KeepDecision(kept, math.inf, 1.0, met=met, explanation=text, promise=promise)
-
-
-def _times(values: ArrayLike, name: str) -> Array:
-    times = np.asarray(values, dtype=np.float64).ravel()
-    wrong = np.flatnonzero(~(np.isfinite(times) & (times > 0)))
-    if not times.size or wrong.size:
-        what = f"number {wrong[0]} is {times[wrong[0]]:g}" if wrong.size else "there are none"
-        msg = f"times must be positive and finite, but in {name!r} {what}; leave out what failed"
-        raise CalibrationError(msg)
-    return times
-
-
-def _check_batch(times: Array, index: Indices, seconds: Array) -> None:
-    if index.shape != seconds.shape:
-        msg = f"there are {index.size} measured variants and {seconds.size} times; give one for each"
-        raise CalibrationError(msg)
-    if index.size and (index.min() < 0 or index.max() >= times.size):
-        msg = f"measured variants must be numbered 0 to {times.size - 1}, not {index.min()} to {index.max()}"
-        raise CalibrationError(msg)
-    if np.unique(index).size != index.size:
-        msg = "a variant is measured twice; give its time once, e.g. the median"
-        raise CalibrationError(msg)

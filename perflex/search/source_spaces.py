@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import shlex
-from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,19 +14,17 @@ from msgspec import field
 from perflex.errors import FileFormatError, PerflexError, SpaceError
 from perflex.features.from_source.parsing import LANGUAGES as SUFFIXES
 from perflex.file_io import read_text
-from perflex.search.compiler_options import read_options
 from perflex.search.formula import parse_formula
-from perflex.search.tuned_source import LANGUAGES, GridRule, Launch, Settings, TunedSource, number_of
+from perflex.search.kernel_tuner_script import TuneCall, called_space, kernel_tuner_space
+from perflex.search.tuned_source import Launch, Settings, TunedSource, whole_number
 from perflex.yaml_file import Fields, read_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from perflex.search.variant_space import VariantSpace
 
 SCHEMA = "perflex-source/1"
-# Values of one tunable: more than any tuner goes through.
-_MOST_VALUES = 100_000
 
 
 class _SourceFile(Fields, frozen=True):
@@ -42,31 +40,14 @@ class _SourceFile(Fields, frozen=True):
     stated: dict[str, int | float | str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True)
-class _Formulas:
-    """A launch by formulas: of tunables for work-groups, of tunables and sizes for the grid."""
-
-    local: Sequence[int | str]
-    groups: Sequence[int | str] | None
-    extent: Sequence[int | str] | None
-    defines: Settings
-
-    def __call__(self, settings: Settings) -> Launch:
+    def launch(self, settings: Settings) -> Launch:
+        """Return a launch by formulas: of tunables for work-groups, of tunables and sizes for the grid."""
         values = dict(settings)
-        local = [_whole(each, values) for each in self.local]
+        local = [whole_number(each, values) for each in self.local]
         groups = self.groups
         if groups is None:
             groups = [f"ceil_div({each}, {items})" for each, items in zip(self.extent or (), local, strict=True)]
         return Launch(local, groups, {**values, **self.defines})
-
-
-def _whole(given: int | str, values: dict[str, Any]) -> int:
-    number = number_of(given, values)
-    if not number.is_integer():
-        msg = f"a work-group of {given} = {number:g} work-items; write // to divide, so that it is a whole number"
-        raise SpaceError(msg, formula=given)
-    return int(number)
 
 
 def source_file_space(path: Path) -> VariantSpace:
@@ -83,12 +64,11 @@ def source_file_space(path: Path) -> VariantSpace:
         if name in content.tunables:
             cause = "it is a tunable, too, whose values would not count in the source; remove one"
             raise section.error(cause, "defines", name)
-    launch = _Formulas(content.local, content.groups, content.extent, content.defines)
     folders = tuple(path.parent / each for each in content.folders)
     tuned = TunedSource(
         path.parent / content.source,
         content.kernel,
-        launch,
+        content.launch,
         folders=folders,
         sizes=content.sizes,
         stated=content.stated,
@@ -100,67 +80,50 @@ def source_file_space(path: Path) -> VariantSpace:
 def t1_space(path: Path) -> VariantSpace:
     """Return the space of a T1 file; raises as `load_space`."""
     try:
-        document = json.loads(read_text(path))
-        kernel, tuned = document["KernelSpecification"], document["ConfigurationSpace"]
-        tunables = {each["Name"]: values_of(each["Values"]) for each in tuned["TuningParameters"]}
-        constraints = [str(each["Expression"]) for each in tuned.get("Conditions", ())]
-        file = path.parent / kernel["KernelFile"]
-        options = read_options(kernel.get("CompilerOptions"), path.parent)
-        made = TunedSource(
-            file,
-            kernel["KernelName"],
-            _t1_launch(kernel),
-            language=None if file.suffix in SUFFIXES else LANGUAGES.get(str(kernel.get("Language")).upper()),
-            folders=(path.parent, *options.folders),
-            defines=options.defines,
-            arguments=[_t1_argument(each) for each in kernel.get("Arguments", ())],
-        )
+        return called_space(_t1_call(json.loads(read_text(path))), path)
     except PerflexError:
         raise
     except (KeyError, TypeError, ValueError, SyntaxError, RecursionError, AttributeError) as error:
         cause = f"has no {error}" if isinstance(error, KeyError) else f"cannot be read: {error}"
         msg = f"{path} is no T1 file: it {cause}"
         raise FileFormatError(msg, path=path) from error
-    return made.space(tunables, constraints, path.stem)
 
 
-@dataclass(frozen=True)
-class _Blocks:
-    """A T1 file's launch: work-groups and grid are formulas of tunables; or the grid is found as Kernel Tuner does."""
-
-    local: Sequence[str]
-    extents: Sequence[str]
-    items: bool
-    grid: GridRule | None = None
-
-    def __call__(self, settings: Settings) -> Launch:
-        values = dict(settings)
-        local = [_whole(each, values) for each in self.local]
-        if self.grid is not None:
-            extents = [*map(int, self.grid(settings).groups), 1, 1][:3]
-        else:
-            extents = [int(number_of(each, values)) for each in self.extents]
-        if self.items:
-            extents = [-(-extent // items) for extent, items in zip(extents, local, strict=True)]
-        used = max([1, *(axis + 1 for axis in range(len(local)) if local[axis] > 1 or extents[axis] > 1)])
-        return Launch(local[:used], extents[:used], values)
-
-
-def _t1_launch(kernel: Mapping[str, Any]) -> _Blocks:
+def _t1_call(document: Mapping[str, Any]) -> TuneCall:
+    """Return the call of ``tune_kernel`` that a T1 file stands for."""
+    kernel, tuned = document["KernelSpecification"], document["ConfigurationSpace"]
+    tunables = {each["Name"]: values_of(each["Values"]) for each in tuned["TuningParameters"]}
+    file, language = Path(kernel["KernelFile"]), kernel.get("Language")
     local = [str(kernel["LocalSize"].get(axis, 1)) for axis in "XYZ"]
+    divisors: list[Any]
+    # Some files state another GlobalSize beside it: Kernel Tuner takes the problem's.
     if "ProblemSize" in kernel:
-        # Some files state another GlobalSize beside it: Kernel Tuner takes the problem's.
-        grid = GridRule(kernel["ProblemSize"], [kernel.get(f"GridDiv{axis}") for axis in "XYZ"], local)
-        return _Blocks(local, (), items=False, grid=grid)
-    extents = [str(kernel["GlobalSize"].get(axis, 1)) for axis in "XYZ"]
-    counted = kernel.get("GlobalSizeType") or kernel.get("Language")
-    return _Blocks(local, extents, items=str(counted).lower() == "opencl")
+        problem, divisors = kernel["ProblemSize"], [kernel.get(f"GridDiv{axis}") for axis in "XYZ"]
+    else:
+        problem = [str(kernel["GlobalSize"].get(axis, 1)) for axis in "XYZ"]
+        in_items = str(kernel.get("GlobalSizeType") or language).lower() == "opencl"
+        divisors = [[items] if in_items else [] for items in local]
+    return TuneCall(
+        kernel["KernelName"],
+        file,
+        problem,
+        [_t1_argument(each) for each in kernel.get("Arguments", ())],
+        tunables,
+        grid_div_x=divisors[0],
+        grid_div_y=divisors[1],
+        grid_div_z=divisors[2],
+        restrictions=[str(each["Expression"]) for each in tuned.get("Conditions", ())],
+        block_size_names=local,
+        defines={name: itemgetter(name) for name in tunables},
+        compiler_options=kernel.get("CompilerOptions"),
+        lang=None if file.suffix in SUFFIXES else language,
+        usual_block=local,
+    )
 
 
-def _t1_argument(given: Mapping[str, Any]) -> int | str | None:
-    if given.get("MemoryType") == "Scalar":
-        return int(given["FillValue"]) if "int" in str(given.get("Type")) and "FillValue" in given else None
-    return None
+def _t1_argument(given: Mapping[str, Any]) -> int | None:
+    whole = given.get("MemoryType") == "Scalar" and "int" in str(given.get("Type"))
+    return int(given["FillValue"]) if whole and "FillValue" in given else None
 
 
 def values_of(given: Any) -> list[Any]:
@@ -176,12 +139,8 @@ def _items(node: ast.expr, values: dict[str, Any]) -> list[Any]:
             return _items(first, values) + _items(second, values)
         case ast.Call(func=ast.Name(id="list"), args=[inner], keywords=[]):
             return _items(inner, values)
-        case ast.Call(func=ast.Name(id="range"), args=limits, keywords=[]):
-            found = range(*(int(_item(each, values)) for each in limits))
-            if len(found) > _MOST_VALUES:
-                msg = f"{ast.unparse(node)} has more than {_MOST_VALUES} values"
-                raise ValueError(msg)
-            return list(found)
+        case ast.Call(func=ast.Name(id="range")):
+            return list(_item(node, values))
         case ast.ListComp(elt=item, generators=[ast.comprehension(target=ast.Name(id=name), iter=inner, ifs=[])]):
             return [_item(item, {**values, name: value}) for value in _items(inner, values)]
         case _:
@@ -225,7 +184,5 @@ def load_space(file: str | Path) -> VariantSpace:
         msg = f"there is no file {path}"
         raise SpaceError(msg, path=path)
     if path.suffix == ".py":
-        from perflex.search.kernel_tuner_script import kernel_tuner_space
-
         return kernel_tuner_space(path, arguments)
     return t1_space(path) if path.suffix == ".json" else source_file_space(path)

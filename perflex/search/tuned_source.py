@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from perflex.errors import ModelSyntaxError, PerflexError, SpaceError
+from perflex.errors import PerflexError, SpaceError
 from perflex.features.from_source.source import source_kernel
-from perflex.search.formula import parse_formula
+from perflex.search.formula import formula_of
 from perflex.search.variant_space import VariantSpace
 from perflex.search.variants import built
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from perflex.features.from_source.parsing import Language
     from perflex.features.from_source.source import SourceKernel
+    from perflex.search.constraints import Given
 
 Settings = Mapping[str, Any]
 # A number, a formula of tunables, or a function that takes all settings as one mapping.
@@ -31,7 +32,7 @@ LANGUAGES: Mapping[str, Language] = {
 }  # fmt: skip
 BLOCK_SIZES = ("block_size_x", "block_size_y", "block_size_z")
 # Kernel Tuner's, where no tunable says how many threads a block has.
-_USUAL_BLOCK = (256, 1, 1)
+USUAL_BLOCK = (256, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,14 @@ class GridRule:
     divisors: Sequence[Stated | Sequence[Stated] | None] = (None, None, None)
     block_names: Sequence[str] = BLOCK_SIZES
     defines: Mapping[str, Stated] | None = None
+    # Threads of a block along each axis where no tunable has its name.
+    usual_block: Sequence[int | str] = USUAL_BLOCK
 
     def __call__(self, settings: Settings) -> Launch:
         """Return a variant's launch, with the macros that Kernel Tuner sets."""
         values = dict(settings)
         names = (*self.block_names, *BLOCK_SIZES[len(self.block_names) :])
-        local = [int(values.get(name, usual)) for name, usual in zip(names, _USUAL_BLOCK, strict=True)]
+        local = [whole_number(values.get(*pair), values) for pair in zip(names, self.usual_block, strict=True)]
         problem: Any = self.problem(values) if callable(self.problem) else self.problem
         extents = [_cut(each, values) for each in ([problem] if _is_one(problem) else problem)]
         extents += [1] * (3 - len(extents))
@@ -102,16 +105,17 @@ def number_of(given: Stated, values: dict[str, Any]) -> float:
     """Return a number that is stated as such, as a formula of tunables, or by a function of all of them."""
     found: Any = given(values) if callable(given) else given
     if isinstance(found, str):
-        try:
-            formula = parse_formula(found)
-        except ModelSyntaxError as error:
-            raise SpaceError(error.message, formula=found) from error
-        missing = [name for name in formula.names if name not in values]
-        if missing:
-            msg = f"the formula {found!r} names {missing[0]!r}, which is no tunable; there are {', '.join(values)}"
-            raise SpaceError(msg, formula=found)
-        found = formula.value(values)
+        found = formula_of(found, values).value(values)
     return float(found)
+
+
+def whole_number(given: int | str, values: dict[str, Any]) -> int:
+    """Return how many work-items a work-group has along an axis; a SpaceError where that is no whole number."""
+    number = number_of(given, values)
+    if not number.is_integer():
+        msg = f"a work-group of {given} = {number:g} work-items; write // to divide, so that it is a whole number"
+        raise SpaceError(msg, formula=given)
+    return int(number)
 
 
 def _defined(given: Stated, values: dict[str, Any]) -> Any:
@@ -162,23 +166,16 @@ class TunedSource:
         }
         return replace(made, shapes=shapes | dict(made.shapes)) if shapes else made
 
-    def space(
-        self, tunables: Mapping[str, Sequence[Any]], constraints: Sequence[str | Callable[..., Any]], name: str
-    ) -> VariantSpace:
+    def space(self, tunables: Mapping[str, Sequence[Any]], constraints: Sequence[Given], name: str) -> VariantSpace:
         """Return the space of its variants; sizes are those of the first variant that can be read."""
         space = VariantSpace(self, tunables, constraints, name=name)
-        sizes = self.sizes_in(space)
-        if sizes is None:
+        if next(iter(space), None) is None:
             space.enumerated()  # which says what is wrong with the constraints
-            msg = f"space {name} has no settings"
-            raise SpaceError(msg, space=name)
-        return VariantSpace(self, tunables, constraints, name=name, sizes=sizes)
+        space.sizes = self.sizes_in(space)
+        return space
 
-    def sizes_in(self, every: Iterable[Settings]) -> dict[str, int] | None:
-        """Return the sizes of the first variant that can be read; None if there are no settings.
-
-        Where none can be read, the first one's error is raised.
-        """
+    def sizes_in(self, every: Iterable[Settings]) -> dict[str, int]:
+        """Return the sizes of the first variant that can be read; where none can, the first one's error is raised."""
         first: PerflexError | None = None
         # A space whose first variants cannot be read is likely one of which none can.
         for settings in itertools.islice(every, _TRIED):
@@ -192,9 +189,9 @@ class TunedSource:
             found = zip(positions, self.arguments, strict=False)
             numbers = {argument[0]: given for argument, given in found if isinstance(given, int)}
             return {name: value for name, value in {**numbers, **self.sizes}.items() if name in wanted}
-        if first is None:
-            return None
-        raise first
+        if first is not None:
+            raise first
+        return {}
 
 
 _TRIED = 20

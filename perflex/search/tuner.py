@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 import numpy as np
 
 from perflex.errors import CalibrationError
+from perflex.features.scop.checks import is_number
 from perflex.search.acquisition import first_batch, most_promising
 from perflex.search.gaussian_process import Columns, GaussianProcess
 from perflex.search.promise import KeepDecision, Promise, keep_by_promise
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from perflex.search.gaussian_process import Forecast
     from perflex.search.variants import Measured
     from perflex.timing.options import TimingOptions
+    from perflex.timing.result_check import Answer
 
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
@@ -58,11 +61,17 @@ class SearchOptions:
         is learned starts from them, and they are not measured again.
     timing
         How `tune` times variants; by default with few trials, for most are told apart by more than noise.
+    answer
+        What `tune` compares the results of each variant with, on made-up data; others fail as ``wrong result``. True
+        for those of the first variant; or a function that returns expected arrays by name. It is called with a mapping
+        of what a variant reads, scalars and arrays, by name. All arrays have one axis, in the order of memory.
+    tolerance
+        By which fraction an element may differ, of its own size or the mean size in its array, whichever is larger.
 
     Raises
     ------
     CalibrationError
-        A number is not positive, or one of variants is not whole.
+        A number is not positive, or one of variants is not whole; the answer is neither True nor a function.
     """
 
     measurements: int | None = None
@@ -72,15 +81,23 @@ class SearchOptions:
     seed: int = 0
     measured: Measured = field(default_factory=dict)
     timing: TimingOptions | None = None
+    answer: Answer | None = None
+    tolerance: float = 1e-3
 
     def __post_init__(self) -> None:
         for what, given in (("measurements", self.measurements), ("the first batch", self.first)):
-            whole = isinstance(given, (int, np.integer)) and not isinstance(given, bool)
-            if given is not None and not (whole and given >= 1):
+            if given is not None and not (_is_whole(given) and given >= 1):
                 msg = f"{what} must be positive, a whole number of variants, not {given!r}"
                 raise CalibrationError(msg)
-        if self.budget_s is not None and not _as_float(self.budget_s) > 0:
+        if self.budget_s is not None and not (is_number(self.budget_s) and self.budget_s > 0):
             msg = f"a budget must be positive, a number of seconds, not {self.budget_s!r}"
+            raise CalibrationError(msg)
+        if not (is_number(self.tolerance) and self.tolerance > 0):
+            msg = f"a tolerance must be positive, a fraction such as 1e-3, not {self.tolerance!r}"
+            raise CalibrationError(msg)
+        answer: object = self.answer
+        if not (answer is None or answer is True or callable(answer)):
+            msg = f"an answer is True, or a function that returns expected arrays by name, not {answer!r:.60}"
             raise CalibrationError(msg)
 
 
@@ -144,7 +161,11 @@ class Tuner:
         options = options or SearchOptions()
         points = features_of(space)
         expected = _prior_of(prior, len(points))
-        self._known = _known(points, expected)
+        table = even_table(points)
+        if len(points) > 1 and expected is None and not np.ptp(table, axis=0).any():
+            msg = "all variants have the same features, so their times cannot be predicted; add features or tunables"
+            raise CalibrationError(msg)
+        self._known = Columns(table, None if expected is None else np.log(expected))
         self._settings: Sequence[Mapping[str, Any]] = getattr(space, "settings", ())
         self._count = len(points)
         self._names: Sequence[str] = names or getattr(space, "names", ()) or tuple(map(str, range(self._count)))
@@ -160,17 +181,17 @@ class Tuner:
         size = size if self.wanted is not None else max(0, size - len(known_rows))
         self._first = first_batch(points, size, expected, options.seed, sample=self.wanted is not None)
         self._process = GaussianProcess()
-        self._times: dict[int, float] = {}
+        # What was told, by number, in order.
+        self._steps: dict[int, TunerStep] = {}
         self._pending: set[int] = set()
         self._spent = 0.0
         self._forecast: Forecast | None = None
         self._decision: KeepDecision | None = None
-        self._history: list[TunerStep] = []
         self.given: frozenset[int] = frozenset()
         for number, time in known_rows.items():
             self.tell(number, time, 0.0)
         # Numbers of those that were known before.
-        self.given = frozenset(self._times)
+        self.given = frozenset(self._steps)
 
     @staticmethod
     def _known_rows(space: object, measured: Measured) -> Mapping[Any, float]:
@@ -200,18 +221,18 @@ class Tuner:
         CalibrationError
             What was told cannot be learned from.
         """
-        count = max(2, len(self._times) // 8) if count is None else count
+        count = max(2, len(self._steps) // 8) if count is None else count
         room = min(count, self.measurements - len(self.history) - len(self._pending))
         if self.done or room <= 0:
             return []
-        taken = self._times.keys() | self._pending
+        taken = self._steps.keys() | self._pending
         chosen = [number for number in self._first if number not in taken][:room]
         predicted = np.full(self._count, math.nan)
         # A batch is not mixed: what follows the first one is chosen with all of its times.
         if not chosen and self._learned():
             forecast, best = self._fitted(), math.log(self.fastest(1)[0].seconds)
             predicted = np.exp(forecast.logs)
-            chosen = most_promising(forecast, best, taken, len(self._times), room)
+            chosen = most_promising(forecast, best, taken, len(self._steps), room)
         elif not chosen:
             # Nearly the whole first batch failed.
             left = [number for number in range(self._count) if number not in taken]
@@ -243,25 +264,25 @@ class Tuner:
         """
         number = self._number_of(which.number if isinstance(which, Proposal) else which)
         name = self._names[number]
-        # A text becomes -1, which is refused below; as nan it would pass for a failed variant.
-        time = math.nan if seconds is None else _as_float(seconds, otherwise=-1.0)
-        if not (math.isnan(time) or 0 < time < math.inf):
+        time: object = math.nan if seconds is None else seconds
+        if not (is_number(time) and (math.isnan(time) or 0 < time < math.inf)):
             msg = f"the time of {name!r} is {seconds!r}; it must be positive, or None if it failed"
             raise CalibrationError(msg, variant=name)
-        cost = (0.0 if math.isnan(time) else time) if cost_s is None else _as_float(cost_s)
-        if not cost >= 0:
+        cost: object = (0.0 if math.isnan(time) else time) if cost_s is None else cost_s
+        if not (is_number(cost) and cost >= 0):
             msg = f"the cost of measuring {name!r} is {cost_s!r}; it must be a number of seconds, or None"
             raise CalibrationError(msg, variant=name)
-        if number in self._times:
+        if number in self._steps:
             msg = f"variant {name!r} already has a time; tell each variant once"
             raise CalibrationError(msg, variant=name)
         self._pending.discard(number)
-        self._times[number] = time
         self._spent += cost
         # Both rest on all times that were told.
         self._forecast = self._decision = None
-        best = min((value for value in self._times.values() if not math.isnan(value)), default=math.nan)
-        self._history.append(TunerStep(number, name, time, best, self._settings_of(number)))
+        last = next(reversed(self._steps.values()), None)
+        # Not a number is no minimum.
+        best = float(np.fmin(time, math.nan if last is None else last.best))
+        self._steps[number] = TunerStep(number, name, float(time), best, self._settings_of(number))
 
     @property
     def done(self) -> bool:
@@ -269,7 +290,7 @@ class Tuner:
         if len(self.history) >= self.measurements or self._spent >= self.budget_s:
             return True
         # A part of the first batch is no random sample, on which a promise rests.
-        if any(number not in self._times for number in self._first) or self._pending:
+        if any(number not in self._steps for number in self._first) or self._pending:
             return False
         decision = self.promise
         return decision is not None and decision.met and len(decision.kept) <= 1
@@ -281,8 +302,7 @@ class Tuner:
 
     def fastest(self, count: int) -> list[TunerStep]:
         """Return the fastest measurements."""
-        timed = [step for step in self._history if not math.isnan(step.seconds)]
-        return sorted(timed, key=lambda step: step.seconds)[:count]
+        return sorted(self._timed(), key=lambda step: step.seconds)[:count]
 
     @property
     def promise(self) -> KeepDecision | None:
@@ -294,26 +314,20 @@ class Tuner:
             return None
         if self._count == 1 and self.best is not None:
             only = "1 of 1: there is no other variant"
-            return KeepDecision(np.array([0]), math.inf, 1.0, met=True, explanation=only, promise=self.wanted)
+            return KeepDecision(np.array([0]), math.inf, 1.0, met=True, explanation=only)
         if not self._learned():
             return None
         if self._decision is None:
             forecast, (numbers, seconds) = self._fitted(), self._valid()
-            unseen = np.exp(self._process.unseen(self._known, numbers, seconds).logs)
+            unseen = self._process.unseen(self._known, numbers, seconds)
             # Failed variants cannot be the best, and have no time to judge by.
-            alive = np.array([number for number in range(self._count) if not math.isnan(self._times.get(number, 1.0))])
+            alive = np.setdiff1d(np.arange(self._count), np.setdiff1d(list(self._steps), numbers))
             place = np.full(self._count, -1)
             place[alive] = np.arange(alive.size)
             # What was searched for is known better than variants in general: the first batch alone judges.
-            batch = np.isin(numbers, self._first)
+            batch, predicted = np.isin(numbers, self._first), np.exp(forecast.logs[alive])
             decision = keep_by_promise(
-                np.exp(forecast.logs[alive]),
-                measured_index=place[numbers[batch]],
-                measured=seconds[batch],
-                predicted_of_measured=unseen[batch],
-                promise=self.wanted,
-                searched_index=place[numbers[~batch]],
-                searched=seconds[~batch],
+                predicted, place[numbers], seconds, self.wanted, unseen=np.exp(unseen.logs), judges=batch
             )
             self._decision = replace(decision, kept=alive[decision.kept])
         return self._decision
@@ -321,7 +335,7 @@ class Tuner:
     @property
     def history(self) -> tuple[TunerStep, ...]:
         """What was told, in order, but for what was known before."""
-        return tuple(self._history[len(self.given) :])
+        return tuple(self._steps.values())[len(self.given) :]
 
     @property
     def predicted(self) -> Array:
@@ -342,11 +356,14 @@ class Tuner:
 
     def _learned(self) -> bool:
         """Return whether enough is measured for a forecast."""
-        return sum(not math.isnan(time) for time in self._times.values()) >= _FEWEST
+        return len(self._timed()) >= _FEWEST
+
+    def _timed(self) -> list[TunerStep]:
+        return [step for step in self._steps.values() if not math.isnan(step.seconds)]
 
     def _valid(self) -> tuple[Indices, Array]:
-        valid = {number: time for number, time in self._times.items() if not math.isnan(time)}
-        return np.array(list(valid), dtype=np.intp), np.array(list(valid.values()))
+        timed = self._timed()
+        return np.array([step.number for step in timed], dtype=np.intp), np.array([step.seconds for step in timed])
 
     def _fitted(self) -> Forecast:
         if self._forecast is None:
@@ -358,31 +375,24 @@ class Tuner:
         """Return the number of the variant that is meant: by its number, its name, or its settings."""
         names, settings = self._names, self._settings
         found: list[int] = []
-        if isinstance(which, (int, np.integer)) and not isinstance(which, bool):
-            found = [int(which)] if 0 <= which < len(names) else []
-        elif isinstance(which, str):
+        if isinstance(which, str):
             found = [number for number, name in enumerate(names) if name == which]
         elif isinstance(which, Mapping):
             found = [number for number, each in enumerate(settings) if dict(each) == dict(which)][:1]
-        else:
-            msg = f"a variant is identified by what ask() gave, its number, its name or its settings, not by {which!r}"
-            raise CalibrationError(msg)
+        elif _is_whole(which) and 0 <= which < len(names):
+            found = [int(which)]
         if len(found) == 1:
             return found[0]
+        msg = (
+            f"there is no variant {which!r} among the {len(names)}; tell what ask() gave, its number, name or settings"
+        )
         if found:
             msg = f"{len(found)} variants are named {which!r}; tell the number"
-        else:
-            msg = f"there is no variant {which!r} among the {len(names)}; use what ask() returned"
         raise CalibrationError(msg)
 
 
-def _known(features: Array, prior: Array | None) -> Columns:
-    """Return what is known of a table of features: columns on even scales, and the prior's logarithms."""
-    table = even_table(features)
-    if len(features) > 1 and prior is None and not np.ptp(table, axis=0).any():
-        msg = "all variants have the same features, so that their times cannot be predicted; add features or tunables"
-        raise CalibrationError(msg)
-    return Columns(table, None if prior is None else np.log(prior))
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _prior_of(prior: ArrayLike | None, count: int) -> Array | None:
@@ -397,11 +407,3 @@ def _prior_of(prior: ArrayLike | None, count: int) -> Array | None:
     if expected.shape != (count,) or not ((expected > 0) & np.isfinite(expected)).all():
         raise CalibrationError(msg)
     return expected
-
-
-def _as_float(value: object, otherwise: float = math.nan) -> float:
-    """Return a number as a float; texts are none, also where they read like one."""
-    try:
-        return otherwise if isinstance(value, (str, bytes)) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return otherwise

@@ -12,6 +12,7 @@ import math
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perflex.calibration.device_match import device_of_machine, timing_device
@@ -29,6 +30,7 @@ from perflex.search.counted_variants import Work, extract_space, variants_of
 from perflex.search.tuner import Proposal, SearchOptions, Tuner, TunerStep
 from perflex.search.variants import NotBuiltError, Space, Variants, built
 from perflex.tables import Table, fixed, seconds, text
+from perflex.timing.result_check import ResultCheck
 from perflex.timing.results import MeasurementFailure
 from perflex.timing.variant_timer import VariantTimer
 from perflex.workers import made_by
@@ -104,15 +106,14 @@ class Tuning:
 
     def table(self) -> Table:
         """Return a row for each measurement, fastest first; what was timed again leads. Times in seconds."""
-        again = {step.number: step.seconds for step in self.again}
-        place = {step.number: number for number, step in enumerate(self.history, start=1)}
         # The best may have been known before.
-        leading = self.again or (self.best,)
-        first = {step.number: step.seconds for step in (*(() if self.again else leading), *self.history)}
+        alone = () if self.again else (self.best,)
+        again, first = ({step.number: step.seconds for step in some} for some in (self.again, (*alone, *self.history)))
+        place = {step.number: number for number, step in enumerate(self.history, start=1)}
         # Not a number is sorted last.
         rest = sorted(self.history, key=lambda step: (math.isnan(step.seconds), step.seconds))
-        leaders = {step.number for step in leading}
-        steps = [*leading, *(step for step in rest if step.number not in leaders)]
+        leading = {step.number for step in (*self.again, *alone)}
+        steps = [*self.again, *alone, *(step for step in rest if step.number not in leading)]
         columns = [
             text("variant"), seconds("measured_s"), seconds("again_s", "timed again"),
             fixed("ratio", digits=2, meaning="as a multiple of the best"),
@@ -223,7 +224,7 @@ def tune(
         No variant could be built and timed.
     CalibrationError
         The calibration predicts no positive times, your function returns no time, variants were extracted at other
-        sizes or for another target, or a device is given beside your own function.
+        sizes or for another target, a device is given beside your own function, or results cannot be compared.
     FileFormatError
         A file of known times has none of the variants.
     DeviceError, MachineError, MissingSizeError, ExecutorError
@@ -233,8 +234,8 @@ def tune(
 
     options, run = options or SearchOptions(), run or RunOptions()
     run.refuse_measuring("tune decides by each time what to time next, and times on this machine")
-    if measure is not None and (device is not None or options.timing is not None):
-        msg = "your own function times variants, and device= and timing= say where and how; leave one out"
+    if measure is not None and any(each is not None for each in (device, options.timing, options.answer)):
+        msg = "your own function times variants; device=, timing= and answer= say where and how else; leave one out"
         raise CalibrationError(msg)
     begun = time.perf_counter()
     # Before minutes of counting, on which a device that is not there does not depend.
@@ -253,14 +254,15 @@ def tune(
     again: tuple[TunerStep, ...] = ()
     with progress_shown(run.progress, "tune:") as report:
         if measure is not None:
-            _drive(tuner, _MeasuredByUser(measure), failures, report)
+            failures = _drive(tuner, partial(_by_user, measure), report)
         elif chosen is not None:
             how = options.timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
-            with VariantTimer(chosen, how) as timer:
+            check = None if options.answer is None else ResultCheck(options.answer, options.tolerance)
+            with VariantTimer(chosen, how, check) as timer:
                 measuring = _MeasuredOnDevice(
                     found, timer, chosen, run.executor if isinstance(chosen, Device) else None
                 )
-                _drive(tuner, measuring, failures, report)
+                failures = _drive(tuner, measuring.timed, report, measuring.together)
                 again = _finals(tuner, measuring, timer, how)
     # Where none runs again, the earlier measurement stands.
     best = again[0] if again else tuner.best
@@ -319,27 +321,16 @@ def _device(
     return chosen_device(device)
 
 
-class _MeasuredByUser:
-    """Calls the user's own function."""
-
-    together: int | None = None
-
-    def __init__(self, measure: Callable[[Proposal], float]) -> None:
-        self._measure = measure
-
-    def seconds(self, proposals: Sequence[Proposal], failures: Counter[str]) -> dict[int, float]:
-        """Return times by number; those that fail have none."""
-        found: dict[int, float] = {}
-        for each in proposals:
-            seconds: object = self._measure(each)
-            if not is_number(seconds):
-                msg = f"measure returned {seconds!r} for {each.name!r}; it must be a number, nan if it failed"
-                raise CalibrationError(msg, variant=each.name)
-            if math.isfinite(seconds):
-                found[each.number] = float(seconds)
-            else:
-                failures["measure returned no time"] += 1
-        return found
+def _by_user(measure: Callable[[Proposal], float], proposals: Sequence[Proposal]) -> dict[int, float | str]:
+    """Return times by number, by the user's own function, or why there are none."""
+    found: dict[int, float | str] = {}
+    for each in proposals:
+        seconds: object = measure(each)
+        if not is_number(seconds):
+            msg = f"measure returned {seconds!r} for {each.name!r}; it must be a number, nan if it failed"
+            raise CalibrationError(msg, variant=each.name)
+        found[each.number] = float(seconds) if math.isfinite(seconds) else "measure returned no time"
+    return found
 
 
 class _MeasuredOnDevice:
@@ -355,31 +346,31 @@ class _MeasuredOnDevice:
         self._executor = executor
         self.together = None if executor is None else _TOGETHER_CODED
 
-    def seconds(self, proposals: Sequence[Proposal], failures: Counter[str]) -> dict[int, float]:
-        """Return times by number; those that fail have none, and are counted by cause."""
+    def timed(self, proposals: Sequence[Proposal]) -> dict[int, float | str]:
+        """Return times by number, or why there are none."""
+        found: dict[int, float | str] = {}
         ready: dict[int, Any] = {}
         for each, made in zip(proposals, self._made(proposals), strict=True):
             if isinstance(made, NotBuiltError):
-                failures[str(made.cause)] += 1
+                found[each.number] = str(made.cause)
             elif isinstance(made, PerflexError):
-                failures[_cause(each.name, str(made.context.get("kind", "prepare")), made.message)] += 1
+                found[each.number] = _cause(each.name, str(made.context.get("kind", "prepare")), made.message)
             else:
                 ready[each.number] = made
-        found: dict[int, float] = {}
         for number, outcome in zip(ready, self._timer.timed(list(ready.values())) if ready else (), strict=True):
             if isinstance(outcome, MeasurementFailure):
-                failures[_cause(outcome.label, outcome.kind, outcome.reason)] += 1
+                found[number] = _cause(outcome.label, outcome.kind, outcome.reason)
             else:
-                found[number] = outcome.seconds
-        # What is learned and compared are times as if the device were as fast as at the start.
-        return {number: seconds / self._timer.slowdown for number, seconds in found.items()}
+                # What is learned and compared are times as if the device were as fast as at the start.
+                found[number] = outcome.seconds / self._timer.slowdown
+        return found
 
     def _made(self, proposals: Sequence[Proposal]) -> Sequence[SizedKernel | LaunchRequest | PerflexError]:
         """Return kernels, or code; or why there is none: what was built when it was counted may fail now."""
         space = self._extracted
         if self._executor is not None and space.build is not None:
-            variants = [(each.name, each.settings) for each in proposals]
-            return generate_code(space.build, variants, space.sizes[0], self._device, self._executor)
+            works = ((space.build, each.name, each.settings, space.sizes[0], self._device) for each in proposals)
+            return list(made_by(self._executor, _generated, works))
         made: list[SizedKernel | LaunchRequest | PerflexError] = []
         for each in proposals:
             try:
@@ -390,18 +381,26 @@ class _MeasuredOnDevice:
 
 
 def _drive(
-    tuner: Tuner, measuring: _MeasuredByUser | _MeasuredOnDevice, failures: Counter[str], report: Progress | None
-) -> None:
-    """Measure what the tuner asks for until it is done."""
-    while proposals := tuner.ask(measuring.together):
+    tuner: Tuner,
+    timed: Callable[[Sequence[Proposal]], dict[int, float | str]],
+    report: Progress | None,
+    together: int | None = None,
+) -> Counter[str]:
+    """Measure what the tuner asks for until it is done; return how many variants failed, by cause."""
+    failures: Counter[str] = Counter()
+    while proposals := tuner.ask(together):
         if report is not None:
             report(len(tuner.history), tuner.measurements, proposals[0].name)
         start = time.perf_counter()
-        found = measuring.seconds(proposals, failures)
+        found = timed(proposals)
         # Built and timed side by side, none has a cost of its own.
         cost = (time.perf_counter() - start) / len(proposals)
         for each in proposals:
-            tuner.tell(each, found.get(each.number), cost)
+            outcome = found[each.number]
+            if isinstance(outcome, str):
+                failures[outcome] += 1
+            tuner.tell(each, None if isinstance(outcome, str) else outcome, cost)
+    return failures
 
 
 def _cause(label: str, kind: str, reason: str) -> str:
@@ -417,8 +416,8 @@ def _finals(
     few = tuner.fastest(_FINALISTS)
     if new := [Proposal(each.number, each.name, each.settings) for each in few if each.number in tuner.given]:
         # What was known before is not built yet; what fails now is no finalist.
-        built_now = measuring.seconds(new, Counter())
-        few = [each for each in few if each.number not in tuner.given or each.number in built_now]
+        built_now = measuring.timed(new)
+        few = [each for each in few if not isinstance(built_now.get(each.number), str)]
     if len(few) < 2:
         return ()
     longer = replace(
@@ -433,17 +432,6 @@ def _finals(
         replace(each, seconds=found.seconds) for found, each in outcomes if not isinstance(found, MeasurementFailure)
     ]
     return tuple(sorted(again, key=lambda each: each.seconds))
-
-
-def generate_code(
-    build: Callable[..., Any],
-    variants: Sequence[tuple[str, Settings]],
-    sizes: Mapping[str, Any],
-    device: Device,
-    executor: Executor,
-) -> list[LaunchRequest | PerflexError]:
-    """Return of each variant (name and settings) what the device's process builds, or why there is no such thing."""
-    return list(made_by(executor, _generated, ((build, *variant, sizes, device) for variant in variants)))
 
 
 def _generated(

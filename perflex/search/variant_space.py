@@ -2,100 +2,26 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from perflex.errors import ModelSyntaxError, SpaceError
+from perflex.errors import SpaceError
 from perflex.features.values import target_of
 from perflex.html import shown_by
+from perflex.search.constraints import Constraint, read_constraint
 from perflex.search.counted_variants import Work, extract_space
-from perflex.search.formula import parse_formula
-from perflex.search.variants import EnumeratedSpace, Variants, built, settings_text
+from perflex.search.variants import EnumeratedSpace, Variants, built
 from perflex.tables import Table, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from perflex.progress import RunOptions
-    from perflex.search.formula import Formula
+    from perflex.search.constraints import Given
     from perflex.search.variants import Settings, Value
-
-
-@dataclass(frozen=True)
-class Constraint:
-    """What settings must fulfil: by its text (or the function's name) it is counted, by its names it is checked.
-
-    It is checked as soon as these are set.
-    """
-
-    text: str
-    names: frozenset[str]
-    holds: Callable[[Settings], bool]
-
-
-def read_constraint(given: object, parameters: Sequence[str]) -> Constraint:
-    """Return a constraint given as a text over the parameters, or as a function that takes some of them by name."""
-    if callable(given):
-        return _from_function(given, parameters)
-    if not isinstance(given, str):
-        msg = f"a constraint is a text or a function of the parameters, not {type(given).__name__}"
-        raise SpaceError(msg)
-    try:
-        formula = parse_formula(given)
-    except ModelSyntaxError as error:
-        raise SpaceError(error.message, constraint=given) from error
-    for name in formula.names:
-        if name not in parameters:
-            near = difflib.get_close_matches(name, parameters, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            msg = f"constraint {given!r} names {name!r}, which is no parameter; {hint}there are {', '.join(parameters)}"
-            raise SpaceError(msg, constraint=given)
-    return Constraint(" ".join(given.split()), frozenset(formula.names), partial(_fulfilled, formula))
-
-
-def _from_function(function: Callable[..., Any], parameters: Sequence[str]) -> Constraint:
-    name = str(getattr(function, "__name__", type(function).__name__))
-    try:
-        wanted = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError) as error:
-        msg = f"constraint {name} has no signature; give a function of the parameters it needs"
-        raise SpaceError(msg, constraint=name) from error
-    everything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted)
-    named = [parameter for parameter in wanted if parameter.kind != parameter.VAR_KEYWORD]
-    unknown = [p.name for p in named if p.name not in parameters and p.default is p.empty]
-    if unknown or any(p.kind in {p.POSITIONAL_ONLY, p.VAR_POSITIONAL} for p in named):
-        what = ", ".join(unknown) or "arguments by position"
-        msg = f"constraint {name} wants {what}; it is called with parameters by name: {', '.join(parameters)}"
-        raise SpaceError(msg, constraint=name)
-    taken = tuple(parameters) if everything else tuple(p.name for p in named if p.name in parameters)
-    label = f"function {name}" if name == "<lambda>" else name
-    return Constraint(label, frozenset(taken), partial(_returned, function, name, taken))
-
-
-def _returned(function: Callable[..., Any], name: str, taken: tuple[str, ...], settings: Settings) -> bool:
-    try:
-        return bool(function(**{key: settings[key] for key in taken}))
-    except Exception as error:
-        shown = settings_text(settings)
-        msg = f"constraint {name} fails for {shown}: {type(error).__name__}: {error}; let it return False"
-        raise SpaceError(msg, constraint=name) from error
-
-
-def _fulfilled(formula: Formula, settings: Settings) -> bool:
-    try:
-        return bool(formula.value(settings))
-    except (TypeError, ZeroDivisionError, OverflowError, ValueError) as error:
-        msg = (
-            f"constraint {formula.text!r} cannot be evaluated for {settings_text(settings)}: {error}; "
-            "guard it with 'and' or 'or'"
-        )
-        raise SpaceError(msg, constraint=formula.text) from error
 
 
 _EXAMPLE = "e.g. {'tile': (8, 16, 32)}"
@@ -138,7 +64,7 @@ class VariantSpace:
         self,
         build: Callable[..., Any],
         parameters: Mapping[str, Iterable[Value]],
-        constraints: str | Callable[..., Any] | Iterable[str | Callable[..., Any]] | None = (),
+        constraints: Given | Iterable[Given] | None = (),
         *,
         name: str | None = None,
         sizes: Mapping[str, int] | None = None,
@@ -155,7 +81,9 @@ class VariantSpace:
             msg = f"space {self.name} has no parameters; give {_EXAMPLE}"
             raise SpaceError(msg, space=self.name)
         names = self.parameters
-        self._constraints = [read_constraint(each, names) for each in _listed(constraints)]
+        several = isinstance(constraints, Iterable) and not isinstance(constraints, str)
+        listed: Any = constraints if several else [] if constraints is None else [constraints]
+        self._constraints = [read_constraint(each, names) for each in listed]
         _require_taken(build, names, self.name)
 
     @property
@@ -184,35 +112,30 @@ class VariantSpace:
 
     def enumerate(self, excluded: Counter[str]) -> Iterator[dict[str, Value]]:
         """Yield settings, and count those that each constraint excludes, under the first that does."""
-        return self._descend({}, 0, excluded)
+        names = self.parameters
+        # Each constraint is asked as soon as the last of its parameters is set.
+        due: list[list[Constraint]] = [[] for _ in names]
+        for constraint in self._constraints:
+            due[max(map(names.index, constraint.names), default=0)].append(constraint)
+        return self._descend({}, due, excluded)
 
-    def _descend(self, settings: dict[str, Value], depth: int, excluded: Counter[str]) -> Iterator[dict[str, Value]]:
-        if depth == len(self._parameters):
+    def _descend(
+        self, settings: dict[str, Value], due: Sequence[Sequence[Constraint]], excluded: Counter[str]
+    ) -> Iterator[dict[str, Value]]:
+        depth = len(settings)
+        if depth == len(due):
             yield dict(settings)
             return
-        name, values = list(self._parameters.items())[depth]
-        below = math.prod(map(len, list(self._parameters.values())[depth + 1 :]))
-        ready = self._ready(depth)
-        for value in values:
+        name, *below = self.parameters[depth:]
+        for value in self._parameters[name]:
             settings[name] = value
-            broken = next((constraint for constraint in ready if not constraint.holds(settings)), None)
+            broken = next((constraint for constraint in due[depth] if not constraint.holds(settings)), None)
             if broken is None:
-                yield from self._descend(settings, depth + 1, excluded)
+                yield from self._descend(settings, due, excluded)
             else:
                 # A broken constraint rules out all combinations of the parameters below at once.
-                excluded[f"constraint: {broken.text}"] += below
+                excluded[f"constraint: {broken.text}"] += math.prod(len(self._parameters[each]) for each in below)
         del settings[name]
-
-    def _ready(self, depth: int) -> list[Constraint]:
-        """Return the constraints whose last parameter is the one at this depth."""
-        before = set(self.parameters[:depth])
-        known = before | {self.parameters[depth]}
-        first = depth == 0
-        return [
-            constraint
-            for constraint in self._constraints
-            if constraint.names <= known and (not constraint.names <= before or (first and not constraint.names))
-        ]
 
     def enumerated(self) -> EnumeratedSpace:
         """Return all settings that fulfil the constraints, and how many do not; a SpaceError where none do."""
@@ -222,9 +145,7 @@ class VariantSpace:
             return EnumeratedSpace(self.name, self.build, self.combinations, found, excluded, self.sizes)
         for constraint in self._constraints:
             # Each constraint alone: one that nothing fulfils is another mistake than several that contradict.
-            alone = VariantSpace(lambda **_: None, self._parameters, (), name=self.name)
-            alone._constraints = [constraint]
-            if next(iter(alone), None) is None:
+            if next(iter(VariantSpace(self.build, self._parameters, [constraint])), None) is None:
                 msg = (
                     f"space {self.name}: no setting fulfils the constraint {constraint.text!r}; change it or the values"
                 )
@@ -311,17 +232,10 @@ class VariantSpace:
     _repr_html_ = shown_by("result.html")
 
 
-def _listed(constraints: object) -> Iterable[object]:
-    if constraints is None:
-        return ()
-    several = isinstance(constraints, Iterable) and not isinstance(constraints, str)
-    return constraints if several else (constraints,)  # type: ignore[return-value]
-
-
 def _values_of(name: object, values: object) -> tuple[Value, ...]:
     import numpy as np
 
-    if values is None or isinstance(values, (str, bool, int, float, np.generic)) or not isinstance(values, Iterable):
+    if isinstance(values, (str, np.generic)) or not isinstance(values, Iterable):
         values = (values,)
     elif isinstance(values, np.ndarray):
         values = np.atleast_1d(values)

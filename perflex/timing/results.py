@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from perflex.errors import PerflexError
 
 # What went wrong decides what is tried again: a hang or crash costs a process each time, other failures little.
-FailureKind: TypeAlias = Literal["prepare", "run", "limit", "hang", "crash", "memory"]
+FailureKind: TypeAlias = Literal["prepare", "run", "limit", "hang", "crash", "memory", "wrong result"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class MeasurementFailure:
         Cause in one line, the compiler's or driver's message included.
     kind
         ``"prepare"`` (code generation, build, limits, missing sizes), ``"run"``, ``"limit"`` (too slow), ``"hang"``
-        (no end), ``"crash"`` (of the driver) or ``"memory"`` (the device has too little).
+        (no end), ``"crash"`` (of the driver), ``"memory"`` (the device has too little) or ``"wrong result"``.
     error
         The error itself.
     """

@@ -148,9 +148,9 @@ def start(entry: Entry, backend: Backend, session: Session) -> None:
     """Build a kernel, run it for a first time, and decide how many launches make a sample."""
     stage = "prepare"
     try:
-        request = request_for(entry.job, backend.device)
-        _require_no_data(request)
-        entry.runnable = backend.build(request)
+        entry.job = request_for(entry.job, backend.device)
+        _require_no_data(entry.job)
+        entry.runnable = backend.build(entry.job)
         stage = "run"
         seconds = entry.runnable.run(1)[0]
         if seconds > session.options.limit_s:

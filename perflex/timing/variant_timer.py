@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex.errors import MeasurementError
 from perflex.timing.measuring import alone_on, entries_of, open_backend, outcomes_of
 from perflex.timing.results import Measured, Timing
 from perflex.timing.rounds import Entry, Session, start, time_in_rounds
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.launch.request import LaunchRequest
     from perflex.timing.options import TimingOptions
+    from perflex.timing.result_check import ResultCheck
 
 # Several, because one may have been lucky in the beginning.
 _REFERENCES = 3
@@ -35,12 +37,14 @@ _REFERENCE_S = (5e-4, 5e-3)
 class VariantTimer:
     """Builds and times variants on a device, which stays open until the end of the ``with`` block.
 
-    `slowdown` says how many times as long as at first the reference variants took at last.
+    `slowdown` says how many times as long as at first the reference variants took at last. With a `check`, variants
+    whose results are wrong fail before they are timed.
     """
 
-    def __init__(self, device: TimedDevice, options: TimingOptions) -> None:
+    def __init__(self, device: TimedDevice, options: TimingOptions, check: ResultCheck | None = None) -> None:
         self._device = device
         self._options = options
+        self._check = check
         with ExitStack() as stack:
             stack.enter_context(alone_on(device))
             self._backend = stack.enter_context(closing(open_backend(device, options)))
@@ -61,6 +65,8 @@ class VariantTimer:
         entries = entries_of(jobs, self._device, session)
         for entry in entries:
             start(entry, self._backend, session)
+            if self._check is not None and entry.failure is None:
+                self._refuse_wrong(entry, self._check, session)
         # In the same rounds as the new variants: what slows the device down slows both.
         references = [_anew(self._built[label]) for label in self._references]
         time_in_rounds([*entries, *references], session)
@@ -72,6 +78,13 @@ class VariantTimer:
         ratios = [times[label] / first for label, first in self._references.items() if label in times]
         self.slowdown = float(np.median(ratios)) if ratios else self.slowdown
         return Measured(found[: len(entries)])
+
+    @staticmethod
+    def _refuse_wrong(entry: Entry, check: ResultCheck, session: Session) -> None:
+        try:
+            check.require_right(entry.job, entry.runnable)
+        except MeasurementError as error:
+            entry.give_up(error, "run", session)
 
     def _choose_references(self, entries: Sequence[Entry], found: Measured) -> None:
         timed = {timing.label: timing.seconds for timing in found if isinstance(timing, Timing)}

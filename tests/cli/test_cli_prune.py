@@ -165,7 +165,7 @@ def test_tune_times_on_no_other_device_than_that_of_the_machine(fake, source, re
 
 
 def test_tune(calibration, source, default_device, content):
-    found = content("tune", calibration, source, "n=64", "-d", default_device, "--measurements", "3")
+    found = content("tune", calibration, source, "n=64", "-d", default_device, "--measurements", "3", "--check")
     assert {step["variant"] for step in found["history"]} == {"TILE=4", "TILE=8", "TILE=16"}
     assert found["best"]["measured_s"] > 0
 

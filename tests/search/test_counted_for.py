@@ -90,7 +90,7 @@ def test_sizes_are_those_of_the_variants_without_a_calibration():
     found = small_space().extract(["f_thread_groups"], {"n": 4096})
     with pytest.raises(CalibrationError, match="were counted at n=4096, not at n=1"):
         searched(found, {"n": 1}, measure=lambda _proposal: 1.0)
-    with pytest.raises(CalibrationError, match="your own function times variants, and device= and timing= say"):
+    with pytest.raises(CalibrationError, match="your own function times variants; device=, timing= and answer= say"):
         searched(found, measure=lambda _proposal: 1.0, options=SearchOptions(timing=TimingOptions()))
 
 

@@ -7,7 +7,7 @@ import pytest
 from perflex import load_space
 from perflex.errors import PerflexError
 from perflex.features import count_features
-from perflex.search.restrictions import constraints_of
+from perflex.search.constraints import constraints_of
 
 SOURCE = """
 #ifndef DIM

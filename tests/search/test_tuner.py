@@ -127,6 +127,8 @@ def test_what_is_no_space(features, more, text):
         ({"first": -1}, "first batch must be positive"),
         ({"budget_s": math.nan}, "budget must be positive"),
         ({"measurements": True}, "measurements must be positive, a whole number"),
+        ({"tolerance": 0}, "tolerance must be positive"),
+        ({"answer": {"y": [1.0]}}, "an answer is True, or a function"),
     ],
 )
 def test_bad_options(arguments, text):
@@ -148,7 +150,7 @@ def test_one_variant_is_measured_and_kept():
     [
         ("tile=8", 1.0, "2 variants are named"),
         ("tile=9", 1.0, "no variant 'tile=9'"),
-        *((which, 1.0, "its number, its name or its settings") for which in ([1], None, 1.5)),
+        *((which, 1.0, "its number, name or settings") for which in ([1], None, 1.5)),
         ({"tile": 8}, 1.0, "no variant"),
         ("tile=4", 1.0, "already has a time"),
         (0, 1.0, "already has a time"),

@@ -206,26 +206,33 @@ class IsolatedRunnable:
 
         It is built anew if another process began since.
         """
+        self._require_worker()
+        start = time.monotonic()
+        times: tuple[float, ...] = self._asked("run", launches)
+        each = (time.monotonic() - start) / launches
+        self._fastest_s = each if self._fastest_s is None else min(each, self._fastest_s)
+        return times
+
+    def results(self) -> dict[str, Any]:
+        """Return what a launch writes; see `BoundKernel`."""
+        self._require_worker()
+        found: dict[str, Any] = self._asked("results", 1)
+        return found
+
+    def _require_worker(self) -> None:
         if self._place.worker is not self._backend.worker():
             self._build()
-            self._asked(1)  # what only a first launch does is no part of a time
-        return self._asked(launches)
+            self._asked("run", 1)  # what only a first launch does is no part of a time
 
-    def _asked(self, launches: int) -> tuple[float, ...]:
-        start = time.monotonic()
+    def _asked(self, what: str, launches: int) -> Any:
         try:
-            times: tuple[float, ...] = self._place.worker.ask(
-                "run", self._place.number, launches, self._limit(launches)
-            )
+            return self._place.worker.ask(what, self._place.number, launches, self._limit(launches))
         except ChildLostError as lost:
             doing = "crashes its process"
             if lost.kind == "hang":
                 doing = "does not end; TimingOptions(limit_s=...) allows more if the kernel is only slow"
                 self._backend.remember_endless(self._request)
             raise _failure(self._request.label, lost.kind, f"{doing} ({lost.reason})") from lost
-        each = (time.monotonic() - start) / launches
-        self._fastest_s = each if self._fastest_s is None else min(each, self._fastest_s)
-        return times
 
     def _limit(self, launches: int) -> float:
         hard = self._backend.limits.launch_s

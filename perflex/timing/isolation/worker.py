@@ -48,6 +48,8 @@ def _serve(connection: Connection[Any, Any], backend: KernelBackend) -> None:
                 result = runnables[number].resources
             elif what == "code":
                 result = backend.code(argument)
+            elif what == "results":
+                result = runnables[number].results()
             else:
                 result = runnables[number].run(argument)
             connection.send(("done", result, True))

@@ -31,6 +31,10 @@ class BuiltKernel(Runnable, Protocol):
         """What it takes of the device, as far as the driver tells."""
         ...
 
+    def results(self) -> dict[str, Any]:
+        """Launch it with data of their own and return the arrays that it writes; see `BoundKernel`."""
+        ...
+
 
 class Backend(Protocol):
     """Builds and runs kernels on one device."""

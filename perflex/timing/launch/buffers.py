@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -211,6 +212,11 @@ def sample_data(dtype: np.dtype[Any], length: int, seed: int = 0) -> NDArray[Any
     if dtype.kind == "c":
         return (0.5 + random.random(length) + 1j * random.random(length)).astype(dtype)
     return np.zeros(length, dtype)
+
+
+def named_data(name: str, dtype: np.dtype[Any], length: int) -> NDArray[Any]:
+    """Return data that an array has by its name, whatever other arrays a kernel takes, shape ``(length,)``."""
+    return np.resize(sample_data(dtype, min(length, _BLOCK_ELEMENTS), zlib.crc32(name.encode())), length)
 
 
 class BufferPool:

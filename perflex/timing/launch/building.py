@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from perflex.devices.device import Device
     from perflex.machines.residency import Resources
     from perflex.timing.launch.buffers import BufferPool, Slot
+    from perflex.timing.launch.launch_times import LaunchTimes
     from perflex.timing.launch.plan import Grid
     from perflex.timing.launch.request import LaunchRequest
 
@@ -22,7 +24,7 @@ _MESSAGE_LINES = 4
 POOL_SHARE = 0.25
 
 
-class BoundKernel:
+class BoundKernel(ABC):
     """A built kernel with sizes and its buffers, taken from the pool anew for each call: others may have used them.
 
     Parameters
@@ -49,6 +51,29 @@ class BoundKernel:
         data = np.empty(self._request.launch.lengths[name], self._request.dtypes[name])
         self._pool.memory.read(self._buffers()[self._request.slots[name][0]], data)
         return data
+
+    @abstractmethod
+    def run(self, launches: int) -> LaunchTimes:
+        """Run back to back and return the device time of each launch in seconds; see `Runnable`."""
+
+    def results(self) -> dict[str, np.ndarray[tuple[int], np.dtype[Any]]]:
+        """Launch it with the data of `LaunchRequest.given`, and return what it writes, shape ``(length,)`` each.
+
+        Elements that it leaves as they were have bytes of 255: nan, or -1 as integers.
+        """
+        memory, request = self._pool.memory, self._request
+        unwritten = {name: np.full(size, 255, np.uint8) for name, size in request.buffer_bytes.items()}
+        data = unwritten | request.given()
+        try:
+            buffers = self._buffers()
+            for name, (slot, origin) in request.slots.items():
+                memory.write(buffers[origin or slot], data[name])
+            memory.finish()
+            self.run(1)
+            return {name: self.read(name) for name in request.results}
+        except memory.errors as error:
+            msg = f"{request.label}: its results cannot be read ({error})"
+            raise MeasurementError(msg, kernel=request.label, kind="run") from error
 
     def _buffers(self) -> dict[Slot, Any]:
         return self._pool.buffers(self._slot_bytes, self._request.label)

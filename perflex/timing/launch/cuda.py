@@ -174,6 +174,12 @@ class CudaRunnable(BoundKernel):
             raise self._context.failure(self._request.label, "the launch failed", error, "run") from error
         return LaunchTimes(times, None if watch is None else watch.activity_since(before))
 
+    def results(self) -> dict[str, np.ndarray[tuple[int], np.dtype[Any]]]:
+        """Return what a launch writes; see `BoundKernel`."""
+        self._context.require()
+        with self._context.current():
+            return super().results()
+
     def _portions(self, launches: int) -> Iterator[int]:
         """Divide launches so that a stream takes the commands of each portion without making the host wait."""
         each = len(self._functions) + (len(self._restored) + 2 if self._restored else 0)

@@ -44,6 +44,8 @@ class ArrayPlan:
         Symbolic distance of the first element from the buffer's start, in elements.
     read, written
         Whether the kernel reads and writes it; both for arrays that are updated.
+    is_argument
+        Whether it is an argument of the kernel, and no global temporary.
     """
 
     name: str
@@ -53,6 +55,7 @@ class ArrayPlan:
     offset: Any
     read: bool
     written: bool
+    is_argument: bool = True
 
 
 @dataclass(frozen=True)
@@ -309,6 +312,7 @@ def _array(entry: Any, variable: Any, name: str) -> ArrayPlan:
         offset=getattr(variable, "offset", 0) or 0,
         read=variable.name in entry.get_read_variables() or not written,
         written=written,
+        is_argument=not isinstance(variable, TemporaryVariable),
     )
 
 

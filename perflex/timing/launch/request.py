@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.devices.device import Device
 from perflex.errors import MeasurementError
-from perflex.timing.launch.buffers import assign_slots
+from perflex.timing.launch.buffers import assign_slots, named_data
 from perflex.timing.launch.plan import check_limits, size_launch
 from perflex.timing.launch.source_plan import plan_of
 
@@ -47,6 +47,8 @@ class LaunchRequest:
         Element type of every array.
     by_data
         As of `LaunchPlan`.
+    results
+        Names of the array arguments that it writes.
     """
 
     label: str
@@ -57,6 +59,12 @@ class LaunchRequest:
     slots: Mapping[str, tuple[Slot, Slot | None]]
     dtypes: Mapping[str, np.dtype[Any]]
     by_data: str = ""
+    results: tuple[str, ...] = ()
+
+    def given(self) -> dict[str, np.ndarray[tuple[int], np.dtype[Any]]]:
+        """Return what arrays that it reads hold where results are compared, shape ``(length,)`` each."""
+        read = [name for name, (slot, _) in self.slots.items() if slot.role != "out"]
+        return {name: named_data(name, self.dtypes[name], self.launch.lengths[name]) for name in read}
 
     @property
     def buffer_bytes(self) -> dict[str, int]:
@@ -99,6 +107,7 @@ def launch_request(job: SizedKernel, device: Device) -> LaunchRequest:
         slots=assign_slots(list(plan.arrays.values())),
         dtypes={name: array.dtype for name, array in plan.arrays.items()},
         by_data=plan.by_data,
+        results=tuple(name for name, array in plan.arrays.items() if array.written and array.is_argument),
     )
     sizes_held = request.buffer_bytes
     # Arrays that a kernel updates are restored before each launch from a copy, which takes memory, too.

@@ -91,6 +91,14 @@ def test_functions_and_types_mean_the_same(body, dtypes, cuda, opencl):
     agree(vector(body, **dtypes), {"n": 77}, cuda, opencl)
 
 
+def test_results_are_of_the_same_data(cuda, opencl):
+    kernels = [vector("b[i] = b[i] + 2*a[i]", **dict.fromkeys(order, np.float32)) for order in ("ab", "ba")]
+    found = [built(where, kernel, {"n": 77}, "x").results() for where in (cuda, opencl) for kernel in kernels]
+    assert [list(each) for each in found] == [["b"]] * 4
+    for each in found[1:]:
+        np.testing.assert_allclose(each["b"], found[0]["b"], rtol=1e-6)
+
+
 def test_words_of_cpp_are_no_names():
     plan = plan_launch(vector("new[i] = 2*class[i]", "delete", **{"new": np.float32, "class": np.float32}), "cuda")
     assert [program.name for program in plan.programs] == ["delete_"]
