@@ -66,7 +66,8 @@ class SearchOptions:
         for those of the first variant; or a function that returns expected arrays by name. It is called with a mapping
         of what a variant reads, scalars and arrays, by name. All arrays have one axis, in the order of memory.
     tolerance
-        By which fraction an element may differ, of its own size or the mean size in its array, whichever is larger.
+        By which fraction an element may differ, of its own size or the mean size in its array, whichever is larger;
+        whole numbers must be equal.
 
     Raises
     ------

@@ -18,7 +18,7 @@ Answer: TypeAlias = "Literal[True] | Callable[[Mapping[str, Any]], Mapping[str, 
 
 
 class ResultCheck:
-    """Compares what kernels write with the answer, of which they may miss a fraction: the tolerance."""
+    """Compares what kernels write with the answer, of which floating-point results may miss a fraction."""
 
     def __init__(self, answer: Answer, tolerance: float) -> None:
         self._answer = answer
@@ -54,6 +54,8 @@ class ResultCheck:
         """Return how an array differs, as the beginning of a phrase; empty where it does not."""
         if not 0 < expected.size <= found.size:
             return f"has {found.size} elements, not {expected.size} as"
+        # Whole numbers have no rounding errors.
+        tolerance = self._tolerance if found.dtype.kind in "fc" else 0.0
         # Differences of unsigned integers would wrap.
         wide = np.complex128 if "c" in {expected.dtype.kind, found.dtype.kind} else np.float64
         expected, found = expected.astype(wide), found[: expected.size].astype(wide)
@@ -63,4 +65,4 @@ class ResultCheck:
             off = np.abs(found - expected) / np.maximum(np.abs(expected), usual)
         same = (found == expected) | (np.isnan(found) & np.isnan(expected))
         worst = float(np.where(same, 0.0, np.nan_to_num(off, nan=np.inf, posinf=np.inf)).max())
-        return "" if worst <= self._tolerance else f"differs by {worst:.1e} from"
+        return "" if worst <= tolerance else f"differs by {worst:.1e} from"

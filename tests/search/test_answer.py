@@ -72,6 +72,21 @@ def test_a_function_says_what_to_expect(default_device):
     assert not searched(space, default_device, lambda given: {"y": 4.3 * given["y"]}, tolerance=10).failures
 
 
+def counted(*, lsize, first):
+    """Whole numbers, of which those of variants differ by one in 10,000."""
+    kernel = lp.make_kernel(
+        "{[i]: 0 <= i < n}", f"y[i] = {first} + i",
+        [lp.GlobalArg("y", np.int32, shape="n"), lp.ValueArg("n", np.int32)], name="counted", lang_version=(2018, 2), target=lp.PyOpenCLTarget(),
+    )  # fmt: skip
+    kernel = lp.assume(kernel, f"n >= 1 and n mod {lsize} = 0")
+    return lp.split_iname(kernel, "i", lsize, outer_tag="g.0", inner_tag="l.0")
+
+
+def test_whole_numbers_must_be_equal(default_device):
+    found = searched(VariantSpace(counted, {"lsize": (16,), "first": (10_000, 10_001)}), default_device, True)
+    assert sum(found.failures.values()) == 1
+
+
 @pytest.mark.parametrize(
     ("answer", "error", "text"),
     [
