@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from perflex.cli.calibrate import noise_floor_lines
 from perflex.cli.completion import complete_device
 from perflex.cli.json_output import picked, print_json
 from perflex.cli.options import AcceptNoiseOption, DeviceOption, JsonOption, TrialsOption
@@ -170,6 +169,7 @@ def _demo_sizes(text: str) -> tuple[int, ...]:
 
 
 def _show_demo(terminal: Terminal, evaluation: DeviceEvaluation, *, given: bool) -> None:
+    from perflex.calibration.account import noise_floor_lines
     from perflex.search.accuracy import DIFFERENT
     from perflex.studies.demo import demo_summary, demo_table
     from perflex.studies.evaluation.baselines import copy_kernel
