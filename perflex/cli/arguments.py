@@ -61,18 +61,17 @@ def read_calibration(words: Sequence[str], machine: str | None, what: str) -> tu
     shipped = words[0] in calibration_names() and not os.path.exists(words[0])  # noqa: PTH110
     if machine is None and names_kernel(words[0]):
         msg = f"{words[0]} is no calibration; name a calibration's file before the kernel, or a GPU with --machine"
-        raise ArgumentError(msg, word=words[0])
+        raise ArgumentError(msg)
     if machine is None or shipped or _is_calibration(words[0]):
         loaded = Calibration.load(words[0])
         if len(words) == 1:
-            msg = f"nothing follows the calibration; name {what}"
-            raise ArgumentError(msg)
+            raise ArgumentError(f"nothing follows the calibration; name {what}")
         if shipped and words[0] == GENERAL_GPU and machine is not None:
             loaded = _of_machine(loaded, load_machine(machine))
         return loaded, list(words[1:])
     if load_machine(machine).kind != "gpu":
         msg = f"{machine} is no GPU; name a calibration before {words[0]}, which 'perflex calibrate' makes"
-        raise ArgumentError(msg, machine=machine)
+        raise ArgumentError(msg)
     return _of_machine(Calibration.load(GENERAL_GPU), load_machine(machine)), list(words)
 
 
@@ -106,15 +105,14 @@ def read_series(words: Iterable[str]) -> list[dict[str, int]]:
         own = [name.strip() for name in left.split(",")]
         if not equals or not all(map(str.isidentifier, own)):
             msg = f"cannot read size {word!r}; write name=value, such as n=1024, n=512,1024 or nx,ny=128:1024:64"
-            raise ArgumentError(msg, word=word)
+            raise ArgumentError(msg)
         names += own
         if twice := next((name for name in own if names.count(name) > 1), None):
-            msg = f"size {twice!r} is given twice; give it once"
-            raise ArgumentError(msg, word=word)
+            raise ArgumentError(f"size {twice!r} is given twice; give it once")
         values = [_values(part, left) for part in right.split(",")]
         if sum(map(len, values)) * prod(map(len, choices)) > _MOST_SIZES:
             msg = f"{word} makes more than {_MOST_SIZES} combinations of sizes; give fewer, or a larger step"
-            raise ArgumentError(msg, word=word)
+            raise ArgumentError(msg)
         choices.append([dict.fromkeys(own, value) for value in chain(*values)])
     return [{name: value for each in chosen for name, value in each.items()} for chosen in product(*choices)]
 
@@ -130,8 +128,7 @@ def _values(text: str, name: str) -> Sequence[int]:
             return [number]
         case [first, last, step] if first <= last and step > 0:
             return range(first, last + 1, step)
-    msg = f"size {name.strip()!r} must be an integer, or a rising series first:last:step, not {text!r}"
-    raise ArgumentError(msg, word=text)
+    raise ArgumentError(f"size {name.strip()!r} must be an integer, or a rising series first:last:step, not {text!r}")
 
 
 def read_sizes(words: Iterable[str]) -> dict[str, int]:
@@ -145,8 +142,7 @@ def read_sizes(words: Iterable[str]) -> dict[str, int]:
     sizes, *more = read_series(words := list(words))
     if more:
         series = next(word for word in words if len(read_series([word])) > 1)
-        msg = f"{series} has several values, which only 'predict' and 'layers' take; give one"
-        raise ArgumentError(msg, word=series)
+        raise ArgumentError(f"{series} has several values, which only 'predict' and 'layers' take; give one")
     return sizes
 
 
@@ -168,8 +164,7 @@ def read_kernels_and_sizes(words: Iterable[str]) -> tuple[list[str], dict[str, i
         or not ("=" in word.rpartition(":")[2] or _SERIES.fullmatch(word))
     ]
     if not kernels:
-        msg = "there is no kernel; name one as KERNEL.py:function or SCOP.yaml before the sizes"
-        raise ArgumentError(msg)
+        raise ArgumentError("there is no kernel; name one as KERNEL.py:function or SCOP.yaml before the sizes")
     return kernels, read_sizes(word for word in words if word not in kernels)
 
 
@@ -193,8 +188,7 @@ def require_known_sizes(given: Iterable[str], kernels: Iterable[Any], sizes: Map
             return
     if left and kernel is not None:
         names = f"its sizes are {', '.join(there)}" if there else "it has no sizes"
-        msg = f"the kernel has no size {', '.join(left)}; {names}"
-        raise ArgumentError(msg)
+        raise ArgumentError(f"the kernel has no size {', '.join(left)}; {names}")
 
 
 def _sizes_of(kernel: Any, sizes: Mapping[str, Any]) -> Iterator[str]:
@@ -215,11 +209,9 @@ def read_pairs(words: Iterable[str], option: str, example: str) -> dict[str, str
     for word in words:
         key, equals, value = (part.strip() for part in word.partition("="))
         if not equals or not key or not value:
-            msg = f"cannot read {option} {word!r}; write e.g. {example}"
-            raise ArgumentError(msg, word=word)
+            raise ArgumentError(f"cannot read {option} {word!r}; write e.g. {example}")
         if pairs.setdefault(key, value) != value:
-            msg = f"{option} {key} is given twice, as {pairs[key]} and as {value}; give it once"
-            raise ArgumentError(msg, word=word)
+            raise ArgumentError(f"{option} {key} is given twice, as {pairs[key]} and as {value}; give it once")
     return pairs
 
 
@@ -229,8 +221,7 @@ def read_seconds(word: str, option: str) -> float:
     seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
     # A number of hundreds of digits reads as infinity.
     if not 0 < seconds < inf:
-        msg = f"cannot read {option} {word!r}; write a positive duration such as 30s, 500ms, 2min or 1h"
-        raise ArgumentError(msg, word=word)
+        raise ArgumentError(f"cannot read {option} {word!r}; write a positive duration such as 30s, 500ms, 2min or 1h")
     return seconds
 
 
@@ -262,8 +253,7 @@ def launch_in(word: str) -> str:
     found = _IN_SOURCE.fullmatch(word)
     _, begun, launch = found[2].partition("<<<") if found else ("", "", "")
     if begun and not launch.endswith(">>>"):
-        msg = f"cannot read the launch of {word!r}; {LAUNCH_FORM}"
-        raise ArgumentError(msg, word=word)
+        raise ArgumentError(f"cannot read the launch of {word!r}; {LAUNCH_FORM}")
     return launch.removesuffix(">>>")
 
 
@@ -289,7 +279,7 @@ def require_writable_folder(folder: Path, context: typer.Context) -> None:
             pass
     except OSError as error:
         msg = f"cannot write to {folder}: {error.strerror or error}; name another folder with --out"
-        raise ArgumentError(msg, path=folder) from error
+        raise ArgumentError(msg) from error
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
@@ -303,12 +293,11 @@ def require_writable_file(path: Path, *, regular: bool = False) -> None:
     try:
         require_writable(path)
     except IsADirectoryError:
-        msg = f"cannot write {path}: it is a folder; name a file"
-        raise ArgumentError(msg, path=path) from None
+        raise ArgumentError(f"cannot write {path}: it is a folder; name a file") from None
     # ValueError: a name with a zero byte.
     except (OSError, ValueError) as error:
         msg = f"cannot write {path}: {getattr(error, 'strerror', None) or error}; name another file"
-        raise ArgumentError(msg, path=path) from error
+        raise ArgumentError(msg) from error
     if regular and path.exists() and not path.is_file():
         msg = f"cannot write {path}: it is a device or a pipe, which cannot be read again; name a file with --out"
-        raise ArgumentError(msg, path=path)
+        raise ArgumentError(msg)

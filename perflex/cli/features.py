@@ -117,8 +117,7 @@ def _code(kernel: Any, sizes: Mapping[str, int], code: str, machine: str | None)
             raise found.error
         return found
     if machine is None:
-        msg = "--code machine compiles for --machine, which is not given; give --machine NAME"
-        raise ArgumentError(msg)
+        raise ArgumentError("--code machine compiles for --machine, which is not given; give --machine NAME")
     from perflex.machines.files import load_machine
     from perflex.timing.launch.cuda_code import code_for_machine
 

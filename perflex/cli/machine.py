@@ -70,8 +70,7 @@ def detect(
     terminal = terminal_of(context)
     if out is not None:
         if out.suffix not in {".yaml", ".yml"}:
-            msg = f"machine files end in .yaml, not {out.name!r}; name another with --out"
-            raise ArgumentError(msg, path=out)
+            raise ArgumentError(f"machine files end in .yaml, not {out.name!r}; name another with --out")
         require_writable_file(out)
     where = cpu_device(device)
     terminal.remarks.print(f"device: {where}", markup=False)

@@ -97,7 +97,7 @@ class SourceOptions:
     extent: Annotated[str | None, typer.Option("--global", help="Work-items in all instead, such as nx,ny.")] = None
     define: Annotated[list[str] | None, typer.Option("-D", help="Macro NAME=VALUE; may be repeated.")] = None
     language: Annotated[
-        str | None, typer.Option("--language", help="opencl, cuda or hip, where suffix and text do not say so.")
+        Literal["opencl", "cuda", "hip"] | None, typer.Option("--language", help="Where suffix and text do not say so.")
     ] = None
     include: Annotated[list[Path] | None, typer.Option("-I", help="Folder of headers; may be repeated.")] = None
     state: Annotated[

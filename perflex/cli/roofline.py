@@ -94,8 +94,7 @@ def _times(text: str) -> tuple[str, str]:
 
     kind, colon, device = text.partition(":")
     if kind not in {"", "measured", "predicted", "bound"} or (colon and (kind != "measured" or not device)):
-        msg = f"--time {text!r} is not understood; write measured, measured:DEVICE, predicted or bound"
-        raise ArgumentError(msg)
+        raise ArgumentError(f"--time {text!r} is not understood; write measured, measured:DEVICE, predicted or bound")
     return kind, device
 
 
@@ -140,12 +139,10 @@ def _predicted(
     from perflex.cli.arguments import ArgumentError
 
     if calibration is None:
-        msg = "predicted times need a calibration; give --calibration FILE, or use --time bound"
-        raise ArgumentError(msg)
+        raise ArgumentError("predicted times need a calibration; give --calibration FILE, or use --time bound")
     if not calibration.model.output_feature.startswith("f_cl_wall_time"):
         what = calibration.model.output_feature
-        msg = f"the calibration predicts {what}, which is not a time; give another --calibration"
-        raise ArgumentError(msg)
+        raise ArgumentError(f"the calibration predicts {what}, which is not a time; give another --calibration")
     with terminal.warnings_shown():
         times = [float(calibration.predict(kernels[p.name], p.sizes)) for p in places]
     timed = [replace(p, seconds=one, seconds_kind="predicted") for p, one in zip(places, times, strict=True)]

@@ -93,8 +93,7 @@ def export(
         with writing(out) as stream:
             rows = write_rows(kept, stream, as_json=lines_of_json)
     except OSError as error:
-        msg = f"cannot write {out}: {error.strerror or error}; name another file with --out"
-        raise ArgumentError(msg, path=out) from error
+        raise ArgumentError(f"cannot write {out}: {error.strerror or error}; name another file with --out") from error
     terminal = terminal_of(context)
     terminal.remarks.print(f"{rows} samples and failures", markup=False)
     terminal.show_paths(out)
@@ -134,8 +133,7 @@ def prune(
 
     # Without a condition everything would go, which nobody means to ask for in passing.
     if not (older_than or failures):
-        msg = "choose what to delete: --older-than or --failures"
-        raise ArgumentError(msg)
+        raise ArgumentError("choose what to delete: --older-than or --failures")
     selection = Selection(_time_before(older_than) if older_than else None, failures)
     kept = _existing_store(place)
     removed = remove(kept, selection, dry=not yes)
@@ -185,6 +183,5 @@ def _time_before(age: str) -> float:
 
     match = _AGE.fullmatch(age)
     if match is None:
-        msg = f"cannot read the age {age!r}; write a number of hours, days, weeks or years, such as 90d"
-        raise ArgumentError(msg, word=age)
+        raise ArgumentError(f"cannot read the age {age!r}; write a number of hours, days, weeks or years, such as 90d")
     return time.time() - int(match[1]) * _SECONDS[match[2]]

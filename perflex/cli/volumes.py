@@ -140,8 +140,7 @@ def layers(
     varying = [name for name in given if any(member[name] != given[name] for member in members)]
     if out is not None:
         if not varying or any(member[name] != member[varying[0]] for member in members for name in varying):
-            msg = "--out is for the picture of one series of sizes; give it, such as n=128:1024:64"
-            raise ArgumentError(msg, word="--out")
+            raise ArgumentError("--out is for the picture of one series of sizes; give it, such as n=128:1024:64")
         _check_picture(out)
     if varying:
         rows = [({name: member[name] for name in varying}, estimate(member)) for member in members]
@@ -159,8 +158,7 @@ def _check_picture(out: Path) -> None:
     from perflex.cli.arguments import ArgumentError, require_writable_file
 
     if out.suffix.lower() != ".png":
-        msg = f"the picture is a PNG file; name it with --out {out.with_suffix('.png')}"
-        raise ArgumentError(msg, path=out)
+        raise ArgumentError(f"the picture is a PNG file; name it with --out {out.with_suffix('.png')}")
     require_writable_file(out)
 
 
