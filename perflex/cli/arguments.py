@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import typer
 
     from perflex.calibration.calibration import Calibration
+    from perflex.features import Scop
     from perflex.machines.machine import Machine
 
 GENERAL_GPU = "general_gpu"
@@ -142,18 +143,12 @@ def read_sizes(words: Iterable[str]) -> dict[str, int]:
     sizes, *more = read_series(words := list(words))
     if more:
         series = next(word for word in words if len(read_series([word])) > 1)
-        raise ArgumentError(f"{series} has several values, which only 'predict' and 'layers' take; give one")
+        raise ArgumentError(f"{series} has several values, which this command does not take; give one")
     return sizes
 
 
-def read_kernels_and_sizes(words: Iterable[str]) -> tuple[list[str], dict[str, int]]:
-    """Return which words name kernels, and the sizes that the others give.
-
-    Raises
-    ------
-    ArgumentError
-        No word names a kernel, or as `read_sizes`.
-    """
+def split_words(words: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return which words name kernels, of which there must be one, and which sizes."""
     words = list(words)
     # A path and a script's arguments may hold equals signs: what follows the last colon decides elsewhere.
     kernels = [
@@ -165,7 +160,13 @@ def read_kernels_and_sizes(words: Iterable[str]) -> tuple[list[str], dict[str, i
     ]
     if not kernels:
         raise ArgumentError("there is no kernel; name one as KERNEL.py:function or SCOP.yaml before the sizes")
-    return kernels, read_sizes(word for word in words if word not in kernels)
+    return kernels, [word for word in words if word not in kernels]
+
+
+def read_kernels_and_sizes(words: Iterable[str]) -> tuple[list[str], dict[str, int]]:
+    """Return which words name kernels, and the sizes of one value each that the others give."""
+    kernels, sizes = split_words(words)
+    return kernels, read_sizes(sizes)
 
 
 def require_known_sizes(given: Iterable[str], kernels: Iterable[Any], sizes: Mapping[str, Any]) -> None:
@@ -189,6 +190,14 @@ def require_known_sizes(given: Iterable[str], kernels: Iterable[Any], sizes: Map
     if left and kernel is not None:
         names = f"its sizes are {', '.join(there)}" if there else "it has no sizes"
         raise ArgumentError(f"the kernel has no size {', '.join(left)}; {names}")
+
+
+def described(kernel: Any, sizes: Mapping[str, int]) -> Scop:
+    """Return a kernel's description at sizes, all of which it must have; else an ArgumentError."""
+    from perflex.features import extract_scop
+
+    require_known_sizes(sizes, [kernel], sizes)
+    return extract_scop(kernel, sizes)
 
 
 def _sizes_of(kernel: Any, sizes: Mapping[str, Any]) -> Iterator[str]:

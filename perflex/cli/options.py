@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 KERNEL_FILES = "KERNEL.cl:name, KERNEL.cu:name, KERNEL.py:function (a loopy kernel), or SCOP.yaml"
 KernelArgument = Annotated[str, typer.Argument(help=f"{KERNEL_FILES}.")]
-KernelsArgument = Annotated[list[str], typer.Argument(help=f"Of each kernel {KERNEL_FILES}; then name=value sizes.")]
 SPACE_FILES = (
     "SPACE.py:name (a VariantSpace, or a function that returns one), a Kernel Tuner script as it is (SCRIPT.py, "
     "which is executed up to its call of tune_kernel; 'SCRIPT.py ARGUMENT ...'), a T1 file (.json), or a "
@@ -28,6 +27,7 @@ SPACE_FILES = (
 )
 SizesArgument = Annotated[list[str] | None, typer.Argument(help="name=value of each size.")]
 SERIES = "name=value of each size; several as name=value,value,... or name=first:last:step"
+KernelsArgument = Annotated[list[str], typer.Argument(help=f"Of each kernel {KERNEL_FILES}; then {SERIES}.")]
 SeriesArgument = Annotated[list[str] | None, typer.Argument(help=f"{SERIES}.")]
 CalibrationArgument = Annotated[Path, typer.Argument(help="A calibration: a file, or a name of one of perflex.")]
 MachineOption = Annotated[

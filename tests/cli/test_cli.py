@@ -89,7 +89,7 @@ def test_sizes_are_read():
     for words in (["n"], ["n="], ["=3"], ["n=1.5"], ["n=two"], ["1n=2"], ["n=1", "n=2"], ["n=1=2"]):
         with pytest.raises(ArgumentError, match=r"write name=value|must be an integer|given twice"):
             read_sizes(words)
-    with pytest.raises(ArgumentError, match=r"n=2,3 has several values, which only 'predict' and 'layers' take"):
+    with pytest.raises(ArgumentError, match=r"n=2,3 has several values, which this command does not take"):
         read_sizes(["m=1", "n=2,3"])
 
 
