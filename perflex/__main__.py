@@ -96,7 +96,8 @@ def _run(words: list[str], terminal: Terminal) -> int:
         with terminal.warnings_shown():
             _application(*others[:1])(args=everywhere + others, obj=terminal, prog_name="perflex")
     except SystemExit as ending:
-        return _code(ending)
+        # As Python itself does: SystemExit with a text as its code ends the process with 1.
+        return ending.code if isinstance(ending.code, int) else _FAILED_WORK if ending.code else 0
     except PerflexError as error:
         if terminal.debug:
             raise
@@ -127,13 +128,6 @@ def _complain(message: str) -> None:
     # Standard error may be as full as anything else; then the exit code tells.
     with suppress(OSError):
         sys.stderr.write(f"perflex: error: {message}\n")
-
-
-def _code(ending: SystemExit) -> int:
-    if ending.code is None:
-        return 0
-    # As Python itself does: SystemExit with a text as its code ends the process with 1.
-    return ending.code if isinstance(ending.code, int) else _FAILED_WORK
 
 
 if __name__ == "__main__":

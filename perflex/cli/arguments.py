@@ -1,4 +1,4 @@
-"""Reading what commands are given: calibrations, ``name=value``, and files to write."""
+"""Reading what commands are given: calibrations, ``name=value``, and files to write; else an `ArgumentError`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibration import Calibration
     from perflex.features import Scop
-    from perflex.machines.machine import Machine
 
 GENERAL_GPU = "general_gpu"
 """The calibration that comes with perflex for any GPU with a machine file."""
 
 LAUNCH_FORM = "write groups and work-group, such as '<<<(n/32, m/8), (32, 8)>>>'"
 _MOST_SIZES = 100_000
-_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|h|)")
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|[hdwy]|)")
 SCOP_SUFFIXES = (".yaml", ".yml")
 SOURCE_SUFFIXES = (
     *(".cl", ".ocl", ".cu", ".cuh", ".hip"),
@@ -40,7 +39,7 @@ SOURCE_SUFFIXES = (
 # A kernel's template arguments may hold colons: FILE.cu:kernel<a::b>.
 _IN_SOURCE = re.compile(rf"(.*?(?:{'|'.join(map(re.escape, SOURCE_SUFFIXES))})):(.*)", re.DOTALL)
 _SERIES = re.compile(r"[\w\s,]+=[\d\s,:+-]+")
-_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0}
+_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3.6e3, "d": 86.4e3, "w": 7 * 86.4e3, "y": 365 * 86.4e3}
 
 
 class ArgumentError(PerflexError):
@@ -48,37 +47,28 @@ class ArgumentError(PerflexError):
 
 
 def read_calibration(words: Sequence[str], machine: str | None, what: str) -> tuple[Calibration, list[str]]:
-    """Return the calibration that the first word names, and the other words; of a GPU there need be none.
+    """Return the calibration that the first word names, and the other words, such as one for `what`.
 
-    Raises
-    ------
-    ArgumentError
-        There is no calibration, and the machine is no GPU, or there is no machine either; or no other word follows,
-        such as one for `what`.
+    With a machine that is a GPU there need be none: then it is the one for any GPU, as one of the machine.
     """
     from perflex.calibration.calibration import Calibration, calibration_names
     from perflex.machines.files import load_machine
 
-    shipped = words[0] in calibration_names() and not os.path.exists(words[0])  # noqa: PTH110
-    if machine is None and names_kernel(words[0]):
-        msg = f"{words[0]} is no calibration; name a calibration's file before the kernel, or a GPU with --machine"
-        raise ArgumentError(msg)
-    if machine is None or shipped or _is_calibration(words[0]):
-        loaded = Calibration.load(words[0])
-        if len(words) == 1:
-            raise ArgumentError(f"nothing follows the calibration; name {what}")
-        if shipped and words[0] == GENERAL_GPU and machine is not None:
-            loaded = _of_machine(loaded, load_machine(machine))
-        return loaded, list(words[1:])
-    if load_machine(machine).kind != "gpu":
-        msg = f"{machine} is no GPU; name a calibration before {words[0]}, which 'perflex calibrate' makes"
-        raise ArgumentError(msg)
-    return _of_machine(Calibration.load(GENERAL_GPU), load_machine(machine)), list(words)
-
-
-def _of_machine(loaded: Calibration, machine: Machine) -> Calibration:
-    """Return the calibration for any GPU as one of a machine, which outputs name."""
-    return replace(loaded, device={"name": machine.name, "calibration": GENERAL_GPU})
+    first, where = words[0], None if machine is None else load_machine(machine)
+    shipped = first in calibration_names() and not os.path.exists(first)  # noqa: PTH110
+    if where is None and names_kernel(first):
+        way = "name a calibration's file before the kernel, or a GPU with --machine"
+        raise ArgumentError(f"{first} is no calibration; {way}")
+    given = where is None or shipped or _is_calibration(first)
+    if not given and where is not None and where.kind != "gpu":
+        way = f"name a calibration before {first}, which 'perflex calibrate' makes"
+        raise ArgumentError(f"{machine} is no GPU; {way}")
+    loaded, rest = Calibration.load(first if given else GENERAL_GPU), list(words[1:] if given else words)
+    if not rest:
+        raise ArgumentError(f"nothing follows the calibration; name {what}")
+    if where is not None and (not given or (shipped and first == GENERAL_GPU)):
+        loaded = replace(loaded, device={"name": where.name, "calibration": GENERAL_GPU})
+    return loaded, rest
 
 
 def _is_calibration(word: str) -> bool:
@@ -93,11 +83,6 @@ def read_series(words: Iterable[str]) -> list[dict[str, int]]:
     """Return every combination of the sizes that words give: ``n=1024``, ``n=512,1024``, ``nx,ny=128:1024:64``.
 
     A series ``first:last:step`` has both ends; names in one word have one value.
-
-    Raises
-    ------
-    ArgumentError
-        A word cannot be read, or a size is given twice.
     """
     names: list[str] = []
     choices: list[list[dict[str, int]]] = []
@@ -133,13 +118,7 @@ def _values(text: str, name: str) -> Sequence[int]:
 
 
 def read_sizes(words: Iterable[str]) -> dict[str, int]:
-    """Return sizes of one value each.
-
-    Raises
-    ------
-    ArgumentError
-        As of `read_series`, or there are several values.
-    """
+    """Return sizes of one value each."""
     sizes, *more = read_series(words := list(words))
     if more:
         series = next(word for word in words if len(read_series([word])) > 1)
@@ -170,13 +149,7 @@ def read_kernels_and_sizes(words: Iterable[str]) -> tuple[list[str], dict[str, i
 
 
 def require_known_sizes(given: Iterable[str], kernels: Iterable[Any], sizes: Mapping[str, Any]) -> None:
-    """Refuse given sizes that none of the kernels, described at `sizes`, has.
-
-    Raises
-    ------
-    ArgumentError
-        Names these sizes, and those of the kernels.
-    """
+    """Refuse given sizes that none of the kernels, described at `sizes`, has."""
     left, there = dict.fromkeys(given), dict[str, None]()
     kernel = None
     for kernel in kernels:
@@ -225,12 +198,14 @@ def read_pairs(words: Iterable[str], option: str, example: str) -> dict[str, str
 
 
 def read_seconds(word: str, option: str) -> float:
-    """Read a duration such as ``30``, ``30s``, ``500ms``, ``2min`` or ``1h``; return it in seconds."""
+    """Read a duration such as ``30``, ``30s``, ``500ms``, ``2min``, ``1h``, ``90d``, ``2w`` or ``1y``, in seconds."""
     found = _DURATION.fullmatch(word.strip())
     seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
     # A number of hundreds of digits reads as infinity.
     if not 0 < seconds < inf:
-        raise ArgumentError(f"cannot read {option} {word!r}; write a positive duration such as 30s, 500ms, 2min or 1h")
+        raise ArgumentError(
+            f"cannot read {option} {word!r}; write a positive duration such as 30s, 500ms, 2min, 1h or 90d"
+        )
     return seconds
 
 
@@ -252,13 +227,7 @@ def file_and_name(word: str) -> tuple[str, str]:
 
 
 def launch_in(word: str) -> str:
-    """Return the launch that stands behind a kernel of source code, ``<<<groups, work-group>>>``, or nothing.
-
-    Raises
-    ------
-    ArgumentError
-        It has no end.
-    """
+    """Return the launch that stands behind a kernel of source code, ``<<<groups, work-group>>>``, or nothing."""
     found = _IN_SOURCE.fullmatch(word)
     _, begun, launch = found[2].partition("<<<") if found else ("", "", "")
     if begun and not launch.endswith(">>>"):

@@ -92,13 +92,13 @@ def calibrate(
     terminal = terminal_of(context)
     more: list[str] = []
     if times is None:
-        _refuse(context, "kernels", "only", why="only for tables; name one with --times")
+        refuse_options(context, "kernels", "only", why="only for tables; name one with --times")
     else:
-        _refuse(context, "budget", "dask", why="about measuring, which --times does not; leave one out")
+        refuse_options(context, "budget", "dask", why="about measuring, which --times does not; leave one out")
     require_writable_file(out, regular=True)
     if times is not None:
         table = read_times(terminal, times, kernels or (), only or (), device)
-        terminal.remarks.print(f"times: {table}, {len(table)} rows; no device is opened", markup=False)
+        terminal.remark(f"times: {table}, {len(table)} rows; no device is opened")
         with terminal.warnings_shown(), terminal.progress("calibrate:") as progress, using_machine(machine):
             facts = machine_for_times(table)
             fit = usual_fit(described_model(model, None if facts is None else facts.kind), undetermined)
@@ -109,7 +109,7 @@ def calibrate(
         with terminal.warnings_shown(), using_machine(machine), workers as cluster:
             # Checks the output feature, too; a device on the command line comes before the one in the file.
             ready = ready_model(model, device or None, cluster)
-            terminal.remarks.print(f"device: {ready.device}", markup=False)
+            terminal.remark(f"device: {ready.device}")
             warn_before_measuring(None if dask else ready.device)  # its workers measure elsewhere
             fit = usual_fit(ready.description, undetermined)
             # A general model has so many kernels that processes of this machine count them; they have nothing to do
@@ -135,7 +135,7 @@ def calibrate(
         terminal.show(f"next: {words} (or perflex rank, for variants)")
 
 
-def _refuse(context: typer.Context, *names: str, why: str) -> None:
+def refuse_options(context: typer.Context, *names: str, why: str) -> None:
     """Refuse options that are given."""
     if given := [f"--{name}" for name in names if context.params[name]]:
         raise ArgumentError(f"{', '.join(given)}: {why}")
@@ -189,7 +189,9 @@ def transfer(
             "--suggest and --candidates go together: how many samples, and the table to choose them from"
         )
     if samples is None:
-        _refuse(context, "only", "device", why="only for a table of times; name one with --samples, or leave it out")
+        refuse_options(
+            context, "only", "device", why="only for a table of times; name one with --samples, or leave it out"
+        )
     require_writable_file(out, regular=True)
     target = load_machine(machine)
     loaded = [Calibration.load(path) for path in sources]

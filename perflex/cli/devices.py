@@ -33,10 +33,10 @@ def devices(context: typer.Context, *, as_json: JsonOption = False) -> None:
     terminal = terminal_of(context)
     terminal.show_result(infos.table().turned())
     for problem in driver_problems():
-        terminal.remarks.print(problem, style="yellow", markup=False)
+        terminal.remark(problem, style="yellow")
     if not any(info.usable for info in infos):
         hint = "no usable device; the extra 'cpu' brings one: pip install 'perflex[cpu]'"
-        terminal.remarks.print(hint, style="red", markup=False)
+        terminal.remark(hint, style="red")
 
 
 _NOT_FIT = 1

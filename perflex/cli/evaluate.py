@@ -89,7 +89,7 @@ def _measuring(terminal: Terminal, title: str, device: Device) -> Iterator[Progr
     """Name the device and what speaks against measuring on it now; show progress, and warnings of the block."""
     from perflex.studies.doctor import warn_before_measuring
 
-    terminal.remarks.print(f"device: {device}", markup=False)
+    terminal.remark(f"device: {device}")
     with terminal.warnings_shown():
         warn_before_measuring(device)
     with terminal.warnings_shown(), terminal.progress(title) as progress:
@@ -124,7 +124,7 @@ def _show_evaluations(terminal: Terminal, evaluations: list[DeviceEvaluation]) -
             if result.judgement:
                 terminal.show(f"    {result.judgement}")
         for label, reason in evaluation.skipped:
-            terminal.remarks.print(f"skipped {label}: {reason}", markup=False, soft_wrap=True)
+            terminal.remark(f"skipped {label}: {reason}")
 
 
 def demo(

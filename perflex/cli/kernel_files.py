@@ -7,7 +7,6 @@ import importlib.util
 import inspect
 import os
 import sys
-import traceback
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -29,7 +28,7 @@ from perflex.cli.options import launch_given, machine_given, remark
 from perflex.errors import PerflexError
 from perflex.file_io import read_text
 from perflex.machines.files import load_machine
-from perflex.search.modules_beside import modules_beside
+from perflex.search.modules_beside import line_of, modules_beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -229,9 +228,7 @@ def require_sizes_of(variants: VariantSpace | LaunchedKernel, given: Mapping[str
     def described() -> Iterator[Any]:
         for settings in islice(variants, _FIRST):
             with suppress(PerflexError):
-                kernel = variants.kernel(settings)
-                scop = extract_scop(kernel, sizes)
-                yield scop
+                extract_scop(kernel := variants.kernel(settings), sizes)
                 yield kernel
 
     require_known_sizes(given, described(), sizes)
@@ -239,7 +236,17 @@ def require_sizes_of(variants: VariantSpace | LaunchedKernel, given: Mapping[str
 
 def _made(reference: str, kinds: tuple[type, ...]) -> object:
     """Return what a name in a Python file stands for, or, unless it is of the kinds, what the function makes."""
-    with _executed(reference) as (module, name, path):
+    place, colon, name = reference.rpartition(":")
+    if is_source(reference):
+        raise ArgumentError(
+            f"{reference} is source code, of which a space needs the tunables and the launch; write a YAML file with "
+            "schema: perflex-source/1 that states them, and name it here"
+        )
+    if not colon or not place or not name.isidentifier():
+        raise ArgumentError(f"cannot read {reference!r}; write KERNEL.py:function, a Python file and a function in it")
+    if place.endswith(SCOP_SUFFIXES):
+        raise ArgumentError(f"{place} stands for all that it describes; name it without ':{name}'")
+    with _executed(place) as (module, path):
         if not hasattr(module, name):
             own = [key for key, value in vars(module).items() if key[:1] != "_" and not inspect.ismodule(value)]
             raise ArgumentError(f"{path} has no {name!r}; it has {', '.join(own) or 'nothing'}")
@@ -252,16 +259,12 @@ def _made(reference: str, kinds: tuple[type, ...]) -> object:
             machine = _machine()
             known = None if machine is None else machine.compute_capability
             return LaunchedKernel(found) if known is None else LaunchedKernel(found, int(10 * known))
-        needed = [
-            parameter.name
-            for parameter in inspect.signature(found).parameters.values()
-            if parameter.default is parameter.empty
-            and parameter.kind not in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
-        ]
-        if needed:
-            msg = f"{name} in {path} needs arguments ({', '.join(needed)}); give them defaults or wrap it in a function"
-            raise ArgumentError(msg)
-        with _own_errors(path, name):
+        try:
+            inspect.signature(found).bind()
+        except TypeError as error:
+            way = "give its arguments defaults or wrap it in a function"
+            raise ArgumentError(f"{name} in {path}: {error}; {way}") from None
+        with _own_errors(path, f" in {name}"):
             return found()
 
 
@@ -280,41 +283,22 @@ def load_kernels(place: str) -> dict[str, object]:
     if is_source(place):
         made = f"perflex.source_kernel({place!r}, ...)"
         raise ArgumentError(f"{place} is source code; give a Python file with functions that return {made}")
-    # Any name that can stand behind the colon: the whole module is looked at.
-    with _executed(f"{place}:all") as (module, _, path):
-        # Neither what the file imports nor what it keeps to itself: a table names what is called.
-        own = {
-            name: value
-            for name, value in vars(module).items()
-            if inspect.isfunction(value) and value.__module__ == module.__name__ and name[:1] != "_"
-        }
+    from perflex.calibration.times.named_kernels import own_functions
+
+    with _executed(place) as (module, path):
+        own = own_functions(module)
     if not own:
         raise ArgumentError(f"{path} has no function; it must have one for each kernel, which returns it")
-    return dict(own)
+    return own
 
 
 @contextmanager
-def _executed(reference: str) -> Iterator[tuple[ModuleType, str, Path]]:
-    """Yield the module of ``FILE.py:name``, the name, and the file; modules beside it can be imported from then on."""
-    name, colon, inside = reference.rpartition(":")
-    if is_source(reference):
-        raise ArgumentError(
-            f"{reference} is source code, of which a space needs the tunables and the launch; write a YAML file with "
-            "schema: perflex-source/1 that states them, and name it here"
-        )
-    if not colon or not name or not inside.isidentifier():
-        raise ArgumentError(f"cannot read {reference!r}; write KERNEL.py:function, a Python file and a function in it")
-    if name.endswith(SCOP_SUFFIXES):
-        raise ArgumentError(f"{name} stands for all that it describes; name it without ':{inside}'")
-    path = Path(name).resolve()
+def _executed(place: str) -> Iterator[tuple[ModuleType, Path]]:
+    """Yield the module of a Python file, and its whole path; modules beside it can be imported from then on."""
+    path = Path(place).resolve()
     # Not of Path: in Python 3.11 that fails at names that are too long.
     if not os.path.isfile(path):  # noqa: PTH113
-        raise ArgumentError(f"there is no file {name}")
-    with modules_beside(path.parent):
-        yield _module(path), inside, path
-
-
-def _module(path: Path) -> ModuleType:
+        raise ArgumentError(f"there is no file {place}")
     # Files of one name in two folders are two modules.
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     spec = importlib.util.spec_from_file_location(f"perflex_user_{digest}", path)
@@ -323,28 +307,26 @@ def _module(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     # Known while it runs, as dataclasses and pickles defined in it expect.
     sys.modules[spec.name] = module
-    try:
-        with _own_errors(path, ""):
+    with modules_beside(path.parent):
+        with _own_errors(path):
             spec.loader.exec_module(module)
-    except SyntaxError as error:
-        raise ArgumentError(f"{error.filename or path}, line {error.lineno}: {error.msg}") from error
-    return module
+        yield module, path
 
 
 @contextmanager
-def _own_errors(path: Path, function: str) -> Iterator[None]:
+def _own_errors(path: Path, within: str = "") -> Iterator[None]:
     """Name the line of the user's file where its code raised an error; what has a message of its own passes."""
     try:
         yield
+    except SyntaxError as error:
+        raise ArgumentError(f"{error.filename or path}, line {error.lineno}: {error.msg}") from error
     except Exception as error:
         from sqlite3 import OperationalError
 
         # The last two are said of full disks and of loopy's caches, too.
-        if isinstance(error, (PerflexError, SyntaxError, OSError, OperationalError)):
+        if isinstance(error, (PerflexError, OSError, OperationalError)):
             raise
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-        place = f"{path}, line {lines[-1]}" if lines else str(path)
-        within = f" in {function}" if function else ""
-        reason = " ".join(str(error).split())
-        msg = f"{place}{within}: {type(error).__name__}: {reason}; mend the file (--debug shows the traceback)"
-        raise ArgumentError(msg) from error
+        line = line_of(error, path)
+        place = str(path) if line is None else f"{path}, line {line}"
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ArgumentError(f"{place}{within}: {reason}; mend the file (--debug shows the traceback)") from error

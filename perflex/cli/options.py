@@ -147,7 +147,7 @@ def machine_given() -> str | None:
 
 def remark(text: str) -> None:
     """Say something of what the command was given on standard error."""
-    (_terminal.get() or Terminal()).remarks.print(text, markup=False, soft_wrap=True)
+    (_terminal.get() or Terminal()).remark(text)
 
 
 def _require_source(given: SourceOptions, words: Sequence[str]) -> None:

@@ -80,12 +80,11 @@ def roofline(
         with using_machine(where, registers=registers), terminal.warnings_shown():
             times, on = _predicted(jobs, loaded)
     elif not kind:
-        terminal.remarks.print("no times: intensities only; --time measured, predicted or bound gives rates")
+        terminal.remark("no times: intensities only; --time measured, predicted or bound gives rates")
     if kind:
         places = [replace(one, seconds=taken, seconds_kind=kind) for one, taken in zip(places, times, strict=True)]
     if on and machine_of_device(on) != where:
-        text = f"the times are those of {on}, the ceilings those of {where.name}"
-        terminal.remarks.print(text, markup=False, soft_wrap=True)
+        terminal.remark(f"the times are those of {on}, the ceilings those of {where.name}")
     paths = [] if out is None else _write(places, where, on, out)
     if as_json:
         print_json(stamped("perflex-roofline/1", {"device": on or None, **json_of(places, ceilings, where)}))
@@ -126,7 +125,7 @@ def _measured(terminal: Terminal, jobs: Sequence[SizedKernel], device: str) -> t
     from perflex.timing.results import MeasurementFailure
 
     on = find_device(device or None)
-    terminal.remarks.print(f"device: {on}", markup=False)
+    terminal.remark(f"device: {on}")
     told_apart = [replace(job, label=f"{job.label} at {sizes_text(job.sizes)}") for job in jobs]
     with terminal.warnings_shown(), terminal.progress("roofline:") as progress:
         outcomes = measure(told_apart, on, TimingOptions(), progress)

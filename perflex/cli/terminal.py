@@ -119,6 +119,10 @@ class Terminal:
 
         return Console(stderr=True, highlight=False, quiet=self.quiet)
 
+    def remark(self, text: str, style: str | None = None) -> None:
+        """Print a remark, in one line."""
+        self.remarks.print(text, style=style, markup=False, soft_wrap=True)
+
     @contextmanager
     def warnings_shown(self, *, doubts: bool = True) -> Iterator[None]:
         """Show perflex's warnings of the block on standard error, each once and in one line.
@@ -138,7 +142,7 @@ class Terminal:
             finally:
                 # Also before an error: a kernel that was left out may be why a fit has too little to go by.
                 for text in dict.fromkeys(str(entry.message) for entry in caught):
-                    self.remarks.print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
+                    self.remark(f"warning: {text}", style="yellow")
 
     @contextmanager
     def progress(self, title: str) -> Iterator[Callable[[int, int, str], None]]:
