@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         guard.start()
         # Half a second of an interrupted command's end is Python's last look for reference cycles.
         atexit.register(_leave_memory)
-    from perflex.cli.terminal import Terminal, discard_full_errors, discard_output, printable
+    from perflex.cli.terminal import Terminal, discard, discard_full_errors, printable
 
     if arguments is None:
         # Whatever is still to be said of errors has been written by then.
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except BrokenPipeError:
         # The reader has seen enough (head, less).
-        discard_output()
+        discard(sys.stdout)
         return 0
     except _of_databases() as error:
         # The store's never come here: this is another package's cache.
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Where a file has a name, its reader or writer says what is wrong.
         if terminal.debug or error.filename is not None or error.errno not in _NO_OUTPUT:
             raise
-        discard_output()
+        discard(sys.stdout)
         _complain(f"cannot write the output: {error.strerror}; free space, or redirect it elsewhere")
         return _FAILED_WORK
     return code

@@ -243,11 +243,13 @@ def is_space(word: str) -> bool:
     return path.endswith((".py", ".json"))
 
 
-def require_writable_folder(folder: Path, context: typer.Context) -> None:
-    """Make the folder if it is not there, and make sure that files can be made in it.
+def require_writable_folder(folder: Path | None, context: typer.Context) -> None:
+    """Make the folder, if there is to be one and it is not there, and make sure that files can be made in it.
 
     At the command's end it is gone again if it is empty, such as after an error.
     """
+    if folder is None:
+        return
     try:
         new = [each for each in (folder, *folder.parents) if not each.exists()]
         context.call_on_close(lambda: _remove_empty(new))

@@ -24,7 +24,7 @@ from perflex.cli.options import (
     OnlyOption,
     OutFileOption,
 )
-from perflex.cli.terminal import terminal_of
+from perflex.cli.terminal import Terminal, terminal_of
 from perflex.features.target import using_machine
 from perflex.machines.files import load_machine
 from perflex.progress import RunOptions
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibration import Calibration
     from perflex.calibration.times.table import TimesTable
-    from perflex.cli.terminal import Terminal
     from perflex.expression.model import Model
     from perflex.fit.table import FeatureTable
 

@@ -10,13 +10,12 @@ import typer
 from perflex.cli.completion import remember_devices
 from perflex.cli.json_output import picked, print_json
 from perflex.cli.options import DevicesOption, JsonOption
-from perflex.cli.terminal import terminal_of
+from perflex.cli.terminal import Terminal, terminal_of
 from perflex.tables import Table, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflex.cli.terminal import Terminal
     from perflex.devices.device import Device
     from perflex.studies.doctor import DeviceReport, DoctorReport
 

@@ -11,12 +11,11 @@ from perflex.cli.arguments import require_writable_folder
 from perflex.cli.calibrate import read_times, refuse_options
 from perflex.cli.json_output import print_json
 from perflex.cli.options import CalibrationArgument, JsonOption, KernelsOption, MachineOption, OutFolderOption
-from perflex.cli.terminal import terminal_of
+from perflex.cli.terminal import Terminal, terminal_of
 
 if TYPE_CHECKING:
     from perflex.calibration.calibration import Calibration
     from perflex.calibration.diagnosis.result import Diagnosis
-    from perflex.cli.terminal import Terminal
     from perflex.studies.judged import Judgement
 
 _COLOURS = {"problem": "red", "warning": "yellow", "remark": "default"}
@@ -48,8 +47,7 @@ def diagnose(
     if times is None:
         refuse_options(context, "kernels", "machine", why="only for a table of times; name one with --times")
     loaded = Calibration.load(calibration)
-    if out is not None:
-        require_writable_folder(out, context)
+    require_writable_folder(out, context)
     with terminal.warnings_shown(), terminal.progress("diagnose:") as progress:
         diagnosis = diagnosed(loaded, progress=progress)
     judged = None
@@ -63,12 +61,11 @@ def diagnose(
         _show(terminal, diagnosis)
         if judged is not None:
             _show_judgement(terminal, judged)
-    paths = [] if out is None else _write(loaded, diagnosis, judged, out)
-    if paths and not as_json:
-        terminal.show_paths(*paths)
-    for path in paths if as_json else ():
-        # What prints JSON prints nothing beside it.
-        terminal.remark(str(path))
+    for path in [] if out is None else _write(loaded, diagnosis, judged, out):
+        if as_json:  # which prints nothing beside it
+            terminal.remark(str(path))
+        else:
+            terminal.show_paths(path)
 
 
 def _write(calibration: Calibration, diagnosis: Diagnosis, judged: Judgement | None, out: Path) -> list[Path]:

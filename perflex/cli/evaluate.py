@@ -14,12 +14,11 @@ from perflex.cli.arguments import ArgumentError, require_writable_folder
 from perflex.cli.completion import complete_device
 from perflex.cli.json_output import picked, print_json
 from perflex.cli.options import AcceptNoiseOption, DeviceOption, JsonOption, TrialsOption
-from perflex.cli.terminal import terminal_of
+from perflex.cli.terminal import Terminal, terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perflex.cli.terminal import Terminal
     from perflex.devices.device import Device
     from perflex.progress import Progress
     from perflex.studies.evaluation.result import DeviceEvaluation

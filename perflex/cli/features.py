@@ -12,14 +12,13 @@ from perflex.cli.json_output import picked, print_series
 from perflex.cli.kernel_files import load_kernel
 from perflex.cli.lines import LinesOption, lines_content, require_source, show_lines
 from perflex.cli.options import SERIES, JsonOption, KernelArgument, MachineOption, RegistersOption
-from perflex.cli.terminal import sizes_text, terminal_of
+from perflex.cli.terminal import Terminal, sizes_text, terminal_of
 from perflex.features.target import resolve_target, using_code, using_machine
 from perflex.machines.files import load_machine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from perflex.cli.terminal import Terminal
     from perflex.compiled.program import CompiledProgram
     from perflex.features import CountedFeature, SourceKernel
 

@@ -11,11 +11,10 @@ from perflex.cli.arguments import ArgumentError, require_writable_file
 from perflex.cli.completion import complete_machine
 from perflex.cli.json_output import as_json, picked, print_json
 from perflex.cli.options import DeviceOption, JsonOption
-from perflex.cli.terminal import terminal_of
+from perflex.cli.terminal import Terminal, terminal_of
 from perflex.machines.files import load_machine
 
 if TYPE_CHECKING:
-    from perflex.cli.terminal import Terminal
     from perflex.machines.machine import Machine
     from perflex.studies.machine_detect import Detected
 

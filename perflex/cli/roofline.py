@@ -19,7 +19,7 @@ from perflex.cli.arguments import (
 from perflex.cli.json_output import print_json, stamped
 from perflex.cli.kernel_files import load_work_items
 from perflex.cli.options import JsonOption, KernelsArgument, NeededMachineOption, OutFolderOption, RegistersOption
-from perflex.cli.terminal import sizes_text, terminal_of
+from perflex.cli.terminal import Terminal, sizes_text, terminal_of
 from perflex.features.target import using_machine
 from perflex.machines.files import load_machine, machine_of_device
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from perflex.analysis.roofline import RooflinePlace
     from perflex.calibration.calibration import Calibration
-    from perflex.cli.terminal import Terminal
     from perflex.features.sized_kernel import SizedKernel
     from perflex.machines.machine import Machine
 
@@ -65,8 +64,7 @@ def roofline(
     where = load_machine(machine)
     loaded = None if calibration is None else Calibration.load(calibration)
     jobs = _jobs(words)
-    if out is not None:
-        require_writable_folder(out, context)
+    require_writable_folder(out, context)
     ceilings = ceilings_of(where, loaded)
     places = [
         place_of(extract_scop(job.kernel, job.sizes), job.sizes, where, ceilings, name=job.label, registers=registers)
@@ -93,8 +91,7 @@ def roofline(
     for table in roofline_tables(places):
         terminal.show_result(table.turned())
     terminal.show(*absent_lines(ceilings, places))
-    if paths:
-        terminal.show_paths(*paths)
+    terminal.show_paths(*paths)
 
 
 def _times(text: str) -> tuple[str, str]:

@@ -68,7 +68,8 @@ class Terminal:
 
     def show_paths(self, *paths: Path) -> None:
         """Print the files that were written, each in one line, however long: they are there to be copied."""
-        self.output.print("\n".join(map(str, paths)), markup=False, soft_wrap=True)
+        for path in paths:
+            self.output.print(str(path), markup=False, soft_wrap=True)
 
     def show_result(self, table: Table, *, most: int | None = None, indent: int = 0, listed: bool = False) -> None:
         """Print a result's table under its caption, of which at most so many rows.
@@ -175,20 +176,16 @@ def printable() -> Iterator[None]:
                 stream.reconfigure(errors=errors)
 
 
-def discard_output() -> None:
-    """Write nothing to standard output any more, not even at the process's end."""
-    _discard(sys.stdout)
-
-
 def discard_full_errors() -> None:
     """Write nothing to standard error any more if it takes no more: Python would end with a code of its own."""
     try:
         sys.stderr.flush()
     except OSError:
-        _discard(sys.stderr)
+        discard(sys.stderr)
 
 
-def _discard(stream: TextIO) -> None:
+def discard(stream: TextIO) -> None:
+    """Write nothing to a stream any more, not even at the process's end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

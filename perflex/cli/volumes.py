@@ -28,14 +28,13 @@ from perflex.cli.options import (
     SeriesArgument,
     SizesArgument,
 )
-from perflex.cli.terminal import sizes_text, terminal_of, time_text
+from perflex.cli.terminal import Terminal, sizes_text, terminal_of, time_text
 from perflex.machines.files import load_machine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from perflex.analysis.roofline import Limits
-    from perflex.cli.terminal import Terminal
     from perflex.features import Scop
     from perflex.features.cpu.ecm_result import EcmEstimate
     from perflex.features.gpu.volume_result import Volumes
