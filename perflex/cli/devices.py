@@ -56,7 +56,8 @@ def doctor(
     from perflex.studies.doctor import examine
 
     terminal = terminal_of(context)
-    chosen = _to_examine(device or [])
+    # Should time run out, the default device has been examined.
+    chosen = chosen_devices(device or [])
     left = seconds - (time.perf_counter() - start)
     with terminal.warnings_shown(), terminal.progress("doctor:") as progress:
         report = examine(chosen, left, progress=lambda what: progress(0, 0, what))
@@ -68,13 +69,13 @@ def doctor(
         raise typer.Exit(_NOT_FIT)
 
 
-def _to_examine(names: Sequence[str]) -> list[Device]:
+def chosen_devices(names: Sequence[str]) -> list[Device]:
+    """Return devices by parts of their names; without names all that can be measured, the default one first."""
     from perflex.devices.listing import find_device, list_devices
     from perflex.errors import DeviceError
 
     if names:
         return list(dict.fromkeys(find_device(name) for name in names))
-    # The default device comes first, should time run out.
     infos = [info for info in list_devices() if info.measurable]
     if not infos:
         msg = "no usable device to try; the extra 'cpu' brings one: pip install 'perflex[cpu]', see 'perflex devices'"

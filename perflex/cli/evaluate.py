@@ -12,6 +12,7 @@ import typer
 
 from perflex.cli.arguments import ArgumentError, require_writable_folder
 from perflex.cli.completion import complete_device
+from perflex.cli.devices import chosen_devices
 from perflex.cli.json_output import picked, print_json
 from perflex.cli.options import AcceptNoiseOption, DeviceOption, JsonOption, TrialsOption
 from perflex.cli.terminal import Terminal, terminal_of
@@ -46,6 +47,7 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Calibrate, predict and measure the kernels of three published studies; write a report, tables and pictures."""
+    from perflex.devices.listing import find_device
     from perflex.reports.evaluation_part import evaluation_part
     from perflex.reports.page import write_page
     from perflex.studies.evaluation.files import write_evaluation
@@ -56,8 +58,9 @@ def evaluate(
     # Before minutes of measuring, not after them.
     require_writable_folder(out, context)
     studies = list(STUDIES.values()) if study == "all" else [STUDIES[study]]
+    chosen = chosen_devices([] if device == ["all"] else device) if device else [find_device(None)]
     evaluations = []
-    for where in _devices(device or []):
+    for where in chosen:
         with _measuring(terminal, "evaluate:", where) as progress:
             evaluations.append(
                 evaluate_device(where, studies, timing=study_timing(trials), model=model, progress=progress)
@@ -72,15 +75,6 @@ def evaluate(
     if not terminal.quiet:
         _show_evaluations(terminal, evaluations)
     terminal.show_paths(*paths)
-
-
-def _devices(names: list[str]) -> list[Device]:
-    from perflex.devices.listing import find_device, list_devices
-
-    every = names == ["all"]
-    found = [info.device for info in list_devices() if info.measurable] if every else list(map(find_device, names))
-    # Where there is none, that says so.
-    return found or [find_device(None)]
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def volumes(
         return
     terminal = terminal_of(context)
     for given, (scop, estimate, limits) in zip(series, found, strict=True):
-        terminal.show(f"kernel {scop.name} at {sizes_text(given)} on {where.name}", *_CACHES_LINES[estimate.caches])
+        terminal.show(f"kernel {scop.name} at {sizes_text(given)} on {where.name}", _CACHES[estimate.caches])
         if registers is None:
             terminal.show("registers: not given (--registers), so that they limit no work-groups")
         terminal.show(*_certainty_lines(scop))
@@ -74,8 +74,7 @@ def volumes(
 
 def _volume_content(found: Volumes, limits: Limits) -> dict[str, Any]:
     return {
-        **picked(found, "kernel", "machine"),
-        "caches": found.caches or None,
+        **picked(found, "kernel", "machine", "caches"),
         **found.features(),
         **picked(limits, "limiter", "seconds", "missing", "uncounted"),
         **picked(found, "arrays", "total"),
@@ -96,10 +95,9 @@ def _show_volumes(terminal: Terminal, found: Volumes, limits: Limits) -> None:
     terminal.show(f"limiter: {limits.limiter}, {time_text(limits.predicted_s)}{of}")
 
 
-_CACHES_LINES = {
-    "warm": ["caches: warm, L2 holds what the same run just before has left there (--caches cold: nothing)"],
-    "cold": ["caches: cold, L2 holds nothing when a launch begins, and stores are written back at its end"],
-    "": [],
+_CACHES = {
+    "warm": "caches: warm, L2 holds what the same run just before has left there (--caches cold: nothing)",
+    "cold": "caches: cold, L2 holds nothing when a launch begins, and stores are written back at its end",
 }
 
 

@@ -164,7 +164,7 @@ def test_kernels_that_do_not_build_are_left_out_with_a_warning(built):
         assert [place.name for place in rank(kernels, calibration, sizes)] == ["1"]
     with pytest.raises(SpaceError, match="holds no valid variant of 3 combinations: cannot be built"):
         prune(VariantSpace(scaled, {"lsize": (16, 32, 64), "repeats": (4,)}), calibration, sizes)
-    with pytest.raises(PerflexError, match="none of the 1 variants can be described; 4: .*5 loads are too many"):
+    with pytest.raises(PerflexError, match=r"none of the 1 variants can be described; 4: .*5 loads are too many"):
         prune({"4": kernels["4"]}, calibration, sizes)
     assert len(built) == 3
 
