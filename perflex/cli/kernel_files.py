@@ -24,7 +24,7 @@ from perflex.cli.arguments import (
     read_pairs,
     require_known_sizes,
 )
-from perflex.cli.options import launch_given, machine_given, remark
+from perflex.cli.options import TOLD
 from perflex.errors import PerflexError
 from perflex.file_io import read_text
 from perflex.machines.files import load_machine
@@ -88,7 +88,7 @@ def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop |
 
 
 def _refuse_stated(reference: str) -> None:
-    if launch_given().state:
+    if TOLD.get().source.state:
         which = "loopy kernels and for source code named itself"
         raise ArgumentError(f"--state is for {which}, not for {reference}; leave it out")
 
@@ -108,7 +108,7 @@ def _with_stated(kernel: Any) -> Any:
     """Return a loopy kernel with what was stated of its loops and accesses."""
     from perflex.features import annotate
 
-    stated = read_pairs(launch_given().state or (), "--state", "j=7.5 or 'x[idx[i]]=4*i'")
+    stated = read_pairs(TOLD.get().source.state or (), "--state", "j=7.5 or 'x[idx[i]]=4*i'")
     if not stated:
         return kernel
     unit = getattr(kernel, "translation_unit", kernel)
@@ -122,7 +122,7 @@ def _from_source(reference: str) -> SourceKernel:
     """Return the kernel of ``FILE.cl:name`` or ``FILE.cu:name<arguments>`` with the launch that options give."""
     from perflex.features import source_kernel
 
-    given = launch_given()
+    given = TOLD.get().source
     place, name = file_and_name(reference)
     if not place.endswith(SOURCE_SUFFIXES):
         raise ArgumentError(f"{reference} names no kernel of the file{_kernels_of(Path(reference))}")
@@ -140,7 +140,7 @@ def _from_source(reference: str) -> SourceKernel:
         stated=read_pairs(given.state or (), "--state", "34=7.5"),
     )
     if kernel.host_launch:
-        remark(f"launch of {place}, {kernel.host_launch}")
+        TOLD.get().terminal.remark(f"launch of {place}, {kernel.host_launch}")
     return kernel
 
 
@@ -148,7 +148,7 @@ def _kernels_of(path: Path) -> str:
     """Return the kernels of a file, as the end of a message."""
     from perflex.features.from_source.kernel_function import kernels_in
 
-    found = kernels_in(path, read_text(path), {}, language=launch_given().language)
+    found = kernels_in(path, read_text(path), {}, language=TOLD.get().source.language)
     names = dict.fromkeys(one.spelling for one in found)
     return f"; name one: {', '.join(f'{path}:{name}' for name in names)}" if names else "; it has none"
 
@@ -182,7 +182,7 @@ def _extents(text: str | None) -> list[str] | None:
 
 def _machine() -> Machine | None:
     """Return the machine that the command was told to count for."""
-    named = machine_given()
+    named = TOLD.get().machine
     return None if named is None else load_machine(named)
 
 
@@ -193,7 +193,7 @@ def _macros_of_machine(path: Path) -> dict[str, int]:
     machine = _machine()
     if machine is None or machine.kind != "gpu" or not path.is_file():
         return {}
-    language = launch_given().language or language_of(path, path.read_text(encoding="utf-8", errors="replace"))
+    language = TOLD.get().source.language or language_of(path, path.read_text(encoding="utf-8", errors="replace"))
     capability, items = machine.compute_capability, machine.sub_group_size
     found = {} if capability is None or language == "opencl" else {"__CUDA_ARCH__": round(100 * capability)}
     return found if items is None or language != "hip" else {**found, "__AMDGCN_WAVEFRONT_SIZE": items}
