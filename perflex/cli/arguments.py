@@ -13,7 +13,6 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import PerflexError
-from perflex.file_io import require_writable
 from perflex.yaml_file import schema_of
 
 if TYPE_CHECKING:
@@ -266,18 +265,3 @@ def _remove_empty(folders: Sequence[Path]) -> None:
     with suppress(OSError):  # of one that is not empty
         for folder in folders:
             folder.rmdir()
-
-
-def require_writable_file(path: Path, *, regular: bool = False) -> None:
-    """Make sure that a file can be made or replaced, and, if it must be regular, read again; leaves nothing behind."""
-    try:
-        require_writable(path)
-    except IsADirectoryError:
-        raise ArgumentError(f"cannot write {path}: it is a folder; name a file") from None
-    # ValueError: a name with a zero byte.
-    except (OSError, ValueError) as error:
-        msg = f"cannot write {path}: {getattr(error, 'strerror', None) or error}; name another file"
-        raise ArgumentError(msg) from error
-    if regular and path.exists() and not path.is_file():
-        msg = f"cannot write {path}: it is a device or a pipe, which cannot be read again; name a file with --out"
-        raise ArgumentError(msg)

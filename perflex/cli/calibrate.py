@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from perflex.child_process import process_pool
-from perflex.cli.arguments import ArgumentError, read_pairs, read_seconds, require_writable_file
+from perflex.cli.arguments import ArgumentError, read_pairs, read_seconds
 from perflex.cli.completion import complete_model
 from perflex.cli.json_output import as_json as as_plain
 from perflex.cli.json_output import picked, print_json
@@ -26,6 +26,7 @@ from perflex.cli.options import (
 )
 from perflex.cli.terminal import Terminal, terminal_of
 from perflex.features.target import using_machine
+from perflex.file_io import require_writable
 from perflex.machines.files import load_machine
 from perflex.progress import RunOptions
 
@@ -94,7 +95,7 @@ def calibrate(
         refuse_options(context, "kernels", "only", why="only for tables; name one with --times")
     else:
         refuse_options(context, "budget", "dask", why="about measuring, which --times does not; leave one out")
-    require_writable_file(out, regular=True)
+    require_writable(out, regular=True)
     if times is not None:
         table = read_times(terminal, times, kernels or (), only or (), device)
         terminal.remark(f"times: {table}, {len(table)} rows; no device is opened")
@@ -191,7 +192,7 @@ def transfer(
         refuse_options(
             context, "only", "device", why="only for a table of times; name one with --samples, or leave it out"
         )
-    require_writable_file(out, regular=True)
+    require_writable(out, regular=True)
     target = load_machine(machine)
     loaded = [Calibration.load(path) for path in sources]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perflex.devices.device import Device
-    from perflex.studies.doctor import DeviceReport, DoctorReport
+    from perflex.studies.doctor import DoctorReport
 
 
 def devices(context: typer.Context, *, as_json: JsonOption = False) -> None:
@@ -62,7 +62,7 @@ def doctor(
     with terminal.warnings_shown(), terminal.progress("doctor:") as progress:
         report = examine(chosen, left, progress=lambda what: progress(0, 0, what))
     if as_json:
-        print_json(_report_content(report))
+        print_json(_content(report))
     else:
         _show_examined(terminal, report)
     if report.verdict == "not fit":
@@ -93,16 +93,17 @@ def _show_examined(terminal: Terminal, report: DoctorReport) -> None:
     terminal.show(report.verdict)
 
 
-def _report_content(report: DoctorReport) -> dict[str, Any]:
-    return {
-        **picked(report, "verdict", "seconds"),
-        "machine": picked(report, "findings", "system"),
-        "devices": [_device_content(one) for one in report.devices],
-    }
+_TRIAL = ("name", "seconds", "samples", "disturbed_samples", "repeatability")
 
 
-def _device_content(one: DeviceReport) -> dict[str, Any]:
-    kernels = [
-        picked(trial, "name", "seconds", "samples", "disturbed_samples", "repeatability") for trial in one.trials.trials
+def _content(report: DoctorReport) -> dict[str, Any]:
+    devices = [
+        {
+            **picked(one, "device", "verdict", "findings"),
+            "kernels": [picked(trial, *_TRIAL) for trial in one.trials.trials],
+            "failures": one.trials.failures,
+        }
+        for one in report.devices
     ]
-    return {**picked(one, "device", "verdict", "findings"), "kernels": kernels, "failures": one.trials.failures}
+    machine = picked(report, "findings", "system")
+    return {**picked(report, "verdict", "seconds"), "machine": machine, "devices": devices}

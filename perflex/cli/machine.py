@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from perflex.cli.arguments import ArgumentError, require_writable_file
+from perflex.cli.arguments import ArgumentError
 from perflex.cli.completion import complete_machine
 from perflex.cli.json_output import as_json, picked, print_json
 from perflex.cli.options import DeviceOption, JsonOption
 from perflex.cli.terminal import Terminal, terminal_of
+from perflex.file_io import require_writable
 from perflex.machines.files import load_machine
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def detect(
     if out is not None:
         if out.suffix not in {".yaml", ".yml"}:
             raise ArgumentError(f"machine files end in .yaml, not {out.name!r}; name another with --out")
-        require_writable_file(out)
+        require_writable(out)
     where = cpu_device(device)
     terminal.remark(f"device: {where}")
     with terminal.warnings_shown(), terminal.progress("detecting:") as progress:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perflex.cli.arguments import ArgumentError, read_seconds, require_writable_file
+from perflex.cli.arguments import ArgumentError, read_seconds
 from perflex.cli.json_output import print_json
 from perflex.cli.options import JsonOption
 from perflex.cli.terminal import terminal_of
 from perflex.errors import StoreError
+from perflex.file_io import require_writable, saving
 from perflex.store.records import numbers_in_words
 
 if TYPE_CHECKING:
@@ -77,11 +78,10 @@ def export(
 
     elapsed_s, processor_s, waited_s, stolen_s, others_s (seconds), switches, throttled.
     """
-    from perflex.file_io import saving
     from perflex.store.contents import write_rows
 
     if out is not None:
-        require_writable_file(out)
+        require_writable(out)
     kept = _existing_store(place)
     if out is None:
         write_rows(kept, typer.get_text_stream("stdout"), as_json=False)

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perflex.cli.arguments import (
-    ArgumentError,
-    described,
-    read_pairs,
-    read_series,
-    read_sizes,
-    require_known_sizes,
-    require_writable_file,
-)
+from perflex.cli.arguments import ArgumentError, described, read_pairs, read_series, read_sizes, require_known_sizes
 from perflex.cli.json_output import picked, print_json, print_series
 from perflex.cli.kernel_files import load_work_items
 from perflex.cli.options import (
@@ -29,6 +21,7 @@ from perflex.cli.options import (
     SizesArgument,
 )
 from perflex.cli.terminal import Terminal, sizes_text, terminal_of, time_text
+from perflex.file_io import require_writable
 from perflex.machines.files import load_machine
 
 if TYPE_CHECKING:
@@ -142,7 +135,7 @@ def layers(
             raise ArgumentError("--out is for the picture of one series of sizes; give it, such as n=128:1024:64")
         if out.suffix.lower() != ".png":
             raise ArgumentError(f"the picture is a PNG file; name it with --out {out.with_suffix('.png')}")
-        require_writable_file(out)
+        require_writable(out)
     found = []
     for given in series:
         scop = described(loaded, given)
