@@ -159,7 +159,7 @@ def _checked(description: ModelDescription) -> ModelDescription:
 
 
 def usual_fit(description: ModelDescription, undetermined: Literal["error", "warn"] | None = None) -> FitOptions:
-    """Return how a ready model is fitted where nothing else is said, or only what to do of undetermined parameters."""
+    """Return how a ready model is fitted where nothing else is said but what to do of undetermined parameters."""
     usual = description.fit
     return FitOptions(residual=usual.residual, on_undetermined=undetermined or usual.on_undetermined)
 

@@ -52,7 +52,7 @@ def documented():
     text = (TOP / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
     found = {}
     for section in re.split(r"^## perflex ", text, flags=re.MULTILINE)[1:]:
-        heading, _, body = section.partition("\n")
+        heading, _, body = section.partition("| Key of ")[0].partition("\n")
         everything = set()
         always = set()
         for line in body.splitlines():
