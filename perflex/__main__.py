@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         guard.start()
         # Half a second of an interrupted command's end is Python's last look for reference cycles.
         atexit.register(_leave_memory)
-    from perflex.cli.terminal import Terminal, discard_full_errors, discard_output, printable
+    from perflex.cli.terminal import Terminal, discard, discard_full_errors, printable
 
     if arguments is None:
         # Whatever is still to be said of errors has been written by then.
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except BrokenPipeError:
         # The reader has seen enough (head, less).
-        discard_output()
+        discard(sys.stdout)
         return 0
     except _of_databases() as error:
         # The store's never come here: this is another package's cache.
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Where a file has a name, its reader or writer says what is wrong.
         if terminal.debug or error.filename is not None or error.errno not in _NO_OUTPUT:
             raise
-        discard_output()
+        discard(sys.stdout)
         _complain(f"cannot write the output: {error.strerror}; free space, or redirect it elsewhere")
         return _FAILED_WORK
     return code
@@ -96,7 +96,8 @@ def _run(words: list[str], terminal: Terminal) -> int:
         with terminal.warnings_shown():
             _application(*others[:1])(args=everywhere + others, obj=terminal, prog_name="perflex")
     except SystemExit as ending:
-        return _code(ending)
+        # As Python itself does: SystemExit with a text as its code ends the process with 1.
+        return ending.code if isinstance(ending.code, int) else _FAILED_WORK if ending.code else 0
     except PerflexError as error:
         if terminal.debug:
             raise
@@ -127,13 +128,6 @@ def _complain(message: str) -> None:
     # Standard error may be as full as anything else; then the exit code tells.
     with suppress(OSError):
         sys.stderr.write(f"perflex: error: {message}\n")
-
-
-def _code(ending: SystemExit) -> int:
-    if ending.code is None:
-        return 0
-    # As Python itself does: SystemExit with a text as its code ends the process with 1.
-    return ending.code if isinstance(ending.code, int) else _FAILED_WORK
 
 
 if __name__ == "__main__":

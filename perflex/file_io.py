@@ -164,20 +164,30 @@ def saving(path: Path | str, *, binary: bool = False) -> Iterator[IO[Any]]:
         raise FileFormatError(msg, path=Path(path)) from error
 
 
-def require_writable(path: Path | str) -> None:
-    """Raise the OSError with which `writing` would refuse a file; leaves nothing behind."""
-    path = Path(path)
-    if path.is_dir():
-        msg = "it is a folder"
-        raise IsADirectoryError(msg)
-    if path.exists() and not path.is_file():
-        if not os.access(path, os.W_OK):
-            msg = "it takes no writing"
-            raise PermissionError(msg)
-        return
-    # Only making a file shows what permissions, read-only mounts and quotas allow.
-    with tempfile.TemporaryFile(dir=path.resolve().parent):
-        pass
+def require_writable(path: Path | str, *, regular: bool = False) -> None:
+    """Raise a FileFormatError where `writing` would refuse a file, or it is to be regular and is not.
+
+    Leaves nothing behind.
+    """
+    path, cause = Path(path), ""
+    try:
+        if path.is_dir():
+            cause = "it is a folder"
+        elif path.exists() and not path.is_file():
+            if regular:
+                cause = "it is a device or a pipe, which cannot be read again"
+            elif not os.access(path, os.W_OK):
+                cause = "it takes no writing"
+        else:
+            # Only making a file shows what permissions, read-only mounts and quotas allow.
+            with tempfile.TemporaryFile(dir=path.resolve().parent):
+                pass
+    # ValueError: a name with a zero byte.
+    except (OSError, ValueError) as error:
+        cause = getattr(error, "strerror", None) or str(error)
+    if cause:
+        msg = f"cannot write {path}: {cause}; name another file"
+        raise FileFormatError(msg, path=path)
 
 
 def csv_rows(text: str, path: Path) -> list[tuple[int, dict[str, str]]]:

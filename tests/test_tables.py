@@ -23,7 +23,6 @@ from perflex.features.cpu.ecm_estimate import estimate_ecm
 from perflex.features.cpu.ecm_result import series_table
 from perflex.features.scop.scop_tables import scop_tables
 from perflex.html import shown
-from perflex.machines.machine import machine_table
 from perflex.store.contents import KernelOverview, overview_table
 from perflex.studies.demo import demo_table
 from perflex.studies.evaluation.tables import evaluation_tables
@@ -91,7 +90,7 @@ def predictions():
 
 def others():
     seen = KernelOverview("d", "k", 1, 9, 2, 0, 0.0, 86400.0, 1e-3)
-    return [overview_table([seen], "d"), machine_table([load_machine("V100")])]
+    return [overview_table([seen], "d"), *load_machine("V100").tables()]
 
 
 def searched():

@@ -42,6 +42,9 @@ class BlockCondition:
     # The part of the cache that each working core has.
     available_bytes: int
 
+    def __str__(self) -> str:
+        return f"{self.level} holds each {self.reuse}: {self.needed_bytes} B of {self.available_bytes} B per core"
+
 
 @dataclass(frozen=True)
 class BlockChoice:
@@ -58,6 +61,16 @@ class BlockChoice:
     extra_loads: float
     # What each cache of the criterion holds.
     conditions: tuple[BlockCondition, ...]
+
+    def __str__(self) -> str:
+        x, y, z = self.block
+        imbalance, halos = 100 * (self.imbalance - 1), 100 * self.extra_loads
+        tiles = f"{self.tiles} tiles, {self.tiles_per_core} per core at most (imbalance {imbalance:.0f} %)"
+        lines = [
+            f"block: {x} x {y} x {z} points (x, y, z)",
+            f"{tiles}, at most {halos:.0f} % more loads because of halos",
+        ]
+        return "\n".join([*lines, *map(str, self.conditions)])
 
 
 def choose_block(

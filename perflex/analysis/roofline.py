@@ -219,7 +219,7 @@ def ceilings_of(machine: Machine, calibration: Calibration | None = None) -> Cei
         published = machine.ceilings.get(level)
         found = _from_facts(machine, level)
         if published is not None:
-            found = published.rate, f"{published.source.kind}: {published.source.text}"
+            found = published.rate, str(published.source)
         if found is not None:
             # Rates in bytes become rates of transactions; instructions are counted already.
             known[level] = Ceiling(level, found[0] / (sizes[level] or 1), sizes[level], found[1])

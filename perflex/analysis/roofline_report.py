@@ -87,8 +87,10 @@ def _limit_table(places: Sequence[RooflinePlace]) -> Table:
 
 def _table(caption: str, places: Sequence[RooflinePlace], columns: Sequence[Column], field: str) -> Table:
     """Return a table of what a field of the kernels has by the columns' names."""
-    rows = [[place.name, *(getattr(place, field).get(one.name) for one in columns)] for place in places]
-    return Table(caption, [text("kernel"), *columns], rows)
+    rows = [[place.name, _sizes(place), *(getattr(place, field).get(one.name) for one in columns)] for place in places]
+    # Those of all are with the limits.
+    sizes = text("sizes", place="everywhere" if len({row[1] for row in rows}) > 1 else "files")
+    return Table(caption, [text("kernel"), sizes, *columns], rows)
 
 
 def absent_lines(ceilings: Ceilings, places: Sequence[RooflinePlace]) -> list[str]:

@@ -34,7 +34,7 @@ def faults(calibration: CalibrationRecord) -> list[str]:
     if repeatability is not None and repeatability > REPEATABILITY_LIMIT:
         found.append(f"the measured times repeat only to {100 * repeatability:.1f} %, {limit}")
     if _disturbed_share(calibration) >= DISTURBED_LIMIT:
-        found.append(f"{_how_disturbed(calibration)}, the limit is {100 * DISTURBED_LIMIT:.0f} %")
+        found.append(f"{how_disturbed(calibration)}, the limit is {100 * DISTURBED_LIMIT:.0f} %")
     return found
 
 
@@ -63,7 +63,7 @@ def doubts(calibration: CalibrationRecord) -> list[str]:
     """Return one line for each reason to doubt the times behind a calibration."""
     found = faults(calibration)
     if MANY_DISTURBED <= _disturbed_share(calibration) < DISTURBED_LIMIT:
-        found.append(_how_disturbed(calibration))
+        found.append(how_disturbed(calibration))
     return [f"{reason}; {_WHAT_TO_DO}" for reason in found]
 
 
@@ -73,7 +73,7 @@ def times_warnings(calibration: CalibrationRecord) -> list[str]:
     return [*doubts(calibration), *remarks]
 
 
-def disturbance_of(calibration: CalibrationRecord) -> tuple[int, int, int]:
+def _disturbance_of(calibration: CalibrationRecord) -> tuple[int, int, int]:
     """Return how many samples were disturbed, of how many, and how many kernels rest on such; 0 where not known."""
     names = ("disturbed_samples", "samples", "kernels_disturbed")
     disturbed, samples, kernels = (int(calibration.options.get(name) or 0) for name in names)
@@ -81,23 +81,26 @@ def disturbance_of(calibration: CalibrationRecord) -> tuple[int, int, int]:
 
 
 def _disturbed_share(calibration: CalibrationRecord) -> float:
-    disturbed, samples, kernels = disturbance_of(calibration)
+    disturbed, samples, kernels = _disturbance_of(calibration)
     # Kernels of which no launch is undisturbed are long ones, and have few samples.
-    return max(disturbed / samples, kernels / kernels_timed(calibration)) if samples else 0.0
+    return max(disturbed / samples, kernels / _kernels_timed(calibration)) if samples else 0.0
 
 
-def _how_disturbed(calibration: CalibrationRecord) -> str:
-    disturbed, samples, kernels = disturbance_of(calibration)
+def how_disturbed(calibration: CalibrationRecord) -> str:
+    """Return how many samples were disturbed, and whether they are used; nothing where none was, or none is known."""
+    disturbed, samples, kernels = _disturbance_of(calibration)
+    if not disturbed:
+        return ""
     rest = "they are not used"
     if kernels:
-        rest = f"used for {kernels} of {kernels_timed(calibration)} kernels for lack of others"
+        rest = f"used for {kernels} of {_kernels_timed(calibration)} kernels for lack of others"
     return (
         f"{disturbed} of {samples} samples ({100 * disturbed / samples:.0f} %) were disturbed "
         f"(by other work on the machine, or a lowered clock), {rest}"
     )
 
 
-def kernels_timed(calibration: CalibrationRecord) -> int:
+def _kernels_timed(calibration: CalibrationRecord) -> int:
     """Return how many kernels were timed together, at least one: more than were fitted where models share them."""
     known = calibration.options.get("kernels") or calibration.options.get("chosen_kernels")
     return int(known or max(len(calibration.fit.kernels), 1))

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from perflex.calibration.ready import ReadyModel
     from perflex.calibration.times.table import TimesTable
     from perflex.expression.model import Model
     from perflex.fit.result import FitResult
@@ -110,13 +111,7 @@ def calibrate(
         return _of_times(model, times, fit, run)
     if isinstance(model, str):
         ready = ready_model(model, device, run.measure_executor)
-        timing, fit = timing or ready.timing, fit or usual_fit(ready.description)
-        # Sizes come from a measurement, too: going on, a run has to find the same kernels.
-        with recording(identity(ready.device), [ready.description.name, ready.model.expression]):
-            kernels = ready.kernels() if kernels is None else kernels
-            return calibrate(
-                ready.model, kernels, device=ready.device, budget_s=budget_s, timing=timing, fit=fit, run=run
-            )
+        return calibrate_ready(ready, kernels, budget_s=budget_s, timing=timing, fit=fit, run=run)
     options, fit = timing or TimingOptions(), fit or FitOptions()
     _require_measurable(model)
     if not kernels:
@@ -137,6 +132,23 @@ def calibrate(
     found = replace(found, options={**found.options, **spent}, cpu=cpu)
     warn_of_doubts(found)
     return found
+
+
+def calibrate_ready(
+    ready: ReadyModel,
+    kernels: Sequence[Any] | None = None,
+    *,
+    budget_s: float | None = None,
+    timing: TimingOptions | None = None,
+    fit: FitOptions | None = None,
+    run: RunOptions | None = None,
+) -> Calibration:
+    """Calibrate a ready model on its device, as `calibrate`."""
+    timing, fit = timing or ready.timing, fit or usual_fit(ready.description)
+    # Sizes come from a measurement, too: going on, a run has to find the same kernels.
+    with recording(identity(ready.device), [ready.description.name, ready.model.expression]):
+        kernels = ready.kernels() if kernels is None else kernels
+        return calibrate(ready.model, kernels, device=ready.device, budget_s=budget_s, timing=timing, fit=fit, run=run)
 
 
 def _gathered(

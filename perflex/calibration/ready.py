@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Literal
 
 from perflex.calibration.gathering import info_of
 from perflex.devices.device import Device
@@ -125,8 +125,9 @@ class ReadyModel:
             precision=usual.precision if stated.precision is None else stated.precision,
         )
 
+    @cached_property
     def scale(self) -> float:
-        """Return the device's speed in multiples of what the kernels' sizes suit, from a short measurement.
+        """The device's speed in multiples of what the kernels' sizes suit, from a short measurement.
 
         1 without a measurement where its file fixes the sizes, and where it fails.
         """
@@ -134,9 +135,9 @@ class ReadyModel:
             return 1.0
         return scale_of(multiply_add_rate(self.device, self.executor))
 
-    def kernels(self, scale: float | None = None) -> list[MeasurementKernel]:
+    def kernels(self) -> list[MeasurementKernel]:
         """Return its measurement kernels, sized for the device."""
-        return measurement_kernels(self.description, self.scale() if scale is None else scale)
+        return measurement_kernels(self.description, self.scale)
 
 
 def _checked(description: ModelDescription) -> ModelDescription:
@@ -157,9 +158,10 @@ def _checked(description: ModelDescription) -> ModelDescription:
     return description
 
 
-def usual_fit(description: ModelDescription) -> FitOptions:
-    """Return how a ready model is fitted where nothing else is said."""
-    return FitOptions(residual=description.fit.residual, on_undetermined=description.fit.on_undetermined)
+def usual_fit(description: ModelDescription, undetermined: Literal["error", "warn"] | None = None) -> FitOptions:
+    """Return how a ready model is fitted where nothing else is said but what to do of undetermined parameters."""
+    usual = description.fit
+    return FitOptions(residual=usual.residual, on_undetermined=undetermined or usual.on_undetermined)
 
 
 def described_model(name: str, kind: str | None) -> ModelDescription:

@@ -1,4 +1,4 @@
-"""Reading what commands are given: calibrations, ``name=value``, and files to write."""
+"""Reading what commands are given: calibrations, ``name=value``, and files to write; else an `ArgumentError`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from perflex.errors import PerflexError
-from perflex.file_io import require_writable
 from perflex.yaml_file import schema_of
 
 if TYPE_CHECKING:
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
     import typer
 
     from perflex.calibration.calibration import Calibration
-    from perflex.machines.machine import Machine
+    from perflex.features import Scop
 
 GENERAL_GPU = "general_gpu"
 """The calibration that comes with perflex for any GPU with a machine file."""
 
 LAUNCH_FORM = "write groups and work-group, such as '<<<(n/32, m/8), (32, 8)>>>'"
 _MOST_SIZES = 100_000
-_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|h|)")
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|[hdwy]|)")
 SCOP_SUFFIXES = (".yaml", ".yml")
 SOURCE_SUFFIXES = (
     *(".cl", ".ocl", ".cu", ".cuh", ".hip"),
@@ -39,7 +38,7 @@ SOURCE_SUFFIXES = (
 # A kernel's template arguments may hold colons: FILE.cu:kernel<a::b>.
 _IN_SOURCE = re.compile(rf"(.*?(?:{'|'.join(map(re.escape, SOURCE_SUFFIXES))})):(.*)", re.DOTALL)
 _SERIES = re.compile(r"[\w\s,]+=[\d\s,:+-]+")
-_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0}
+_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3.6e3, "d": 86.4e3, "w": 7 * 86.4e3, "y": 365 * 86.4e3}
 
 
 class ArgumentError(PerflexError):
@@ -47,38 +46,28 @@ class ArgumentError(PerflexError):
 
 
 def read_calibration(words: Sequence[str], machine: str | None, what: str) -> tuple[Calibration, list[str]]:
-    """Return the calibration that the first word names, and the other words; of a GPU there need be none.
+    """Return the calibration that the first word names, and the other words, such as one for `what`.
 
-    Raises
-    ------
-    ArgumentError
-        There is no calibration, and the machine is no GPU, or there is no machine either; or no other word follows,
-        such as one for `what`.
+    With a machine that is a GPU there need be none: then it is the one for any GPU, as one of the machine.
     """
     from perflex.calibration.calibration import Calibration, calibration_names
     from perflex.machines.files import load_machine
 
-    shipped = words[0] in calibration_names() and not os.path.exists(words[0])  # noqa: PTH110
-    if machine is None and names_kernel(words[0]):
-        msg = f"{words[0]} is no calibration; name a calibration's file before the kernel, or a GPU with --machine"
-        raise ArgumentError(msg, word=words[0])
-    if machine is None or shipped or _is_calibration(words[0]):
-        loaded = Calibration.load(words[0])
-        if len(words) == 1:
-            msg = f"nothing follows the calibration; name {what}"
-            raise ArgumentError(msg)
-        if shipped and words[0] == GENERAL_GPU and machine is not None:
-            loaded = _of_machine(loaded, load_machine(machine))
-        return loaded, list(words[1:])
-    if load_machine(machine).kind != "gpu":
-        msg = f"{machine} is no GPU; name a calibration before {words[0]}, which 'perflex calibrate' makes"
-        raise ArgumentError(msg, machine=machine)
-    return _of_machine(Calibration.load(GENERAL_GPU), load_machine(machine)), list(words)
-
-
-def _of_machine(loaded: Calibration, machine: Machine) -> Calibration:
-    """Return the calibration for any GPU as one of a machine, which outputs name."""
-    return replace(loaded, device={"name": machine.name, "calibration": GENERAL_GPU})
+    first, where = words[0], None if machine is None else load_machine(machine)
+    shipped = first in calibration_names() and not os.path.exists(first)  # noqa: PTH110
+    if where is None and names_kernel(first):
+        way = "name a calibration's file before the kernel, or a GPU with --machine"
+        raise ArgumentError(f"{first} is no calibration; {way}")
+    given = where is None or shipped or _is_calibration(first)
+    if not given and where is not None and where.kind != "gpu":
+        way = f"name a calibration before {first}, which 'perflex calibrate' makes"
+        raise ArgumentError(f"{machine} is no GPU; {way}")
+    loaded, rest = Calibration.load(first if given else GENERAL_GPU), list(words[1:] if given else words)
+    if not rest:
+        raise ArgumentError(f"nothing follows the calibration; name {what}")
+    if where is not None and (not given or (shipped and first == GENERAL_GPU)):
+        loaded = replace(loaded, device={"name": where.name, "calibration": GENERAL_GPU})
+    return loaded, rest
 
 
 def _is_calibration(word: str) -> bool:
@@ -93,11 +82,6 @@ def read_series(words: Iterable[str]) -> list[dict[str, int]]:
     """Return every combination of the sizes that words give: ``n=1024``, ``n=512,1024``, ``nx,ny=128:1024:64``.
 
     A series ``first:last:step`` has both ends; names in one word have one value.
-
-    Raises
-    ------
-    ArgumentError
-        A word cannot be read, or a size is given twice.
     """
     names: list[str] = []
     choices: list[list[dict[str, int]]] = []
@@ -106,15 +90,14 @@ def read_series(words: Iterable[str]) -> list[dict[str, int]]:
         own = [name.strip() for name in left.split(",")]
         if not equals or not all(map(str.isidentifier, own)):
             msg = f"cannot read size {word!r}; write name=value, such as n=1024, n=512,1024 or nx,ny=128:1024:64"
-            raise ArgumentError(msg, word=word)
+            raise ArgumentError(msg)
         names += own
         if twice := next((name for name in own if names.count(name) > 1), None):
-            msg = f"size {twice!r} is given twice; give it once"
-            raise ArgumentError(msg, word=word)
+            raise ArgumentError(f"size {twice!r} is given twice; give it once")
         values = [_values(part, left) for part in right.split(",")]
         if sum(map(len, values)) * prod(map(len, choices)) > _MOST_SIZES:
             msg = f"{word} makes more than {_MOST_SIZES} combinations of sizes; give fewer, or a larger step"
-            raise ArgumentError(msg, word=word)
+            raise ArgumentError(msg)
         choices.append([dict.fromkeys(own, value) for value in chain(*values)])
     return [{name: value for each in chosen for name, value in each.items()} for chosen in product(*choices)]
 
@@ -130,34 +113,20 @@ def _values(text: str, name: str) -> Sequence[int]:
             return [number]
         case [first, last, step] if first <= last and step > 0:
             return range(first, last + 1, step)
-    msg = f"size {name.strip()!r} must be an integer, or a rising series first:last:step, not {text!r}"
-    raise ArgumentError(msg, word=text)
+    raise ArgumentError(f"size {name.strip()!r} must be an integer, or a rising series first:last:step, not {text!r}")
 
 
 def read_sizes(words: Iterable[str]) -> dict[str, int]:
-    """Return sizes of one value each.
-
-    Raises
-    ------
-    ArgumentError
-        As of `read_series`, or there are several values.
-    """
+    """Return sizes of one value each."""
     sizes, *more = read_series(words := list(words))
     if more:
         series = next(word for word in words if len(read_series([word])) > 1)
-        msg = f"{series} has several values, which only 'predict' and 'layers' take; give one"
-        raise ArgumentError(msg, word=series)
+        raise ArgumentError(f"{series} has several values, which this command does not take; give one")
     return sizes
 
 
-def read_kernels_and_sizes(words: Iterable[str]) -> tuple[list[str], dict[str, int]]:
-    """Return which words name kernels, and the sizes that the others give.
-
-    Raises
-    ------
-    ArgumentError
-        No word names a kernel, or as `read_sizes`.
-    """
+def split_words(words: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return which words name kernels, of which there must be one, and which sizes."""
     words = list(words)
     # A path and a script's arguments may hold equals signs: what follows the last colon decides elsewhere.
     kernels = [
@@ -168,19 +137,18 @@ def read_kernels_and_sizes(words: Iterable[str]) -> tuple[list[str], dict[str, i
         or not ("=" in word.rpartition(":")[2] or _SERIES.fullmatch(word))
     ]
     if not kernels:
-        msg = "there is no kernel; name one as KERNEL.py:function or SCOP.yaml before the sizes"
-        raise ArgumentError(msg)
-    return kernels, read_sizes(word for word in words if word not in kernels)
+        raise ArgumentError("there is no kernel; name one as KERNEL.py:function or SCOP.yaml before the sizes")
+    return kernels, [word for word in words if word not in kernels]
+
+
+def read_kernels_and_sizes(words: Iterable[str]) -> tuple[list[str], dict[str, int]]:
+    """Return which words name kernels, and the sizes of one value each that the others give."""
+    kernels, sizes = split_words(words)
+    return kernels, read_sizes(sizes)
 
 
 def require_known_sizes(given: Iterable[str], kernels: Iterable[Any], sizes: Mapping[str, Any]) -> None:
-    """Refuse given sizes that none of the kernels, described at `sizes`, has.
-
-    Raises
-    ------
-    ArgumentError
-        Names these sizes, and those of the kernels.
-    """
+    """Refuse given sizes that none of the kernels, described at `sizes`, has."""
     left, there = dict.fromkeys(given), dict[str, None]()
     kernel = None
     for kernel in kernels:
@@ -193,8 +161,15 @@ def require_known_sizes(given: Iterable[str], kernels: Iterable[Any], sizes: Map
             return
     if left and kernel is not None:
         names = f"its sizes are {', '.join(there)}" if there else "it has no sizes"
-        msg = f"the kernel has no size {', '.join(left)}; {names}"
-        raise ArgumentError(msg)
+        raise ArgumentError(f"the kernel has no size {', '.join(left)}; {names}")
+
+
+def described(kernel: Any, sizes: Mapping[str, int]) -> Scop:
+    """Return a kernel's description at sizes, all of which it must have; else an ArgumentError."""
+    from perflex.features import extract_scop
+
+    require_known_sizes(sizes, [kernel], sizes)
+    return extract_scop(kernel, sizes)
 
 
 def _sizes_of(kernel: Any, sizes: Mapping[str, Any]) -> Iterator[str]:
@@ -215,22 +190,21 @@ def read_pairs(words: Iterable[str], option: str, example: str) -> dict[str, str
     for word in words:
         key, equals, value = (part.strip() for part in word.partition("="))
         if not equals or not key or not value:
-            msg = f"cannot read {option} {word!r}; write e.g. {example}"
-            raise ArgumentError(msg, word=word)
+            raise ArgumentError(f"cannot read {option} {word!r}; write e.g. {example}")
         if pairs.setdefault(key, value) != value:
-            msg = f"{option} {key} is given twice, as {pairs[key]} and as {value}; give it once"
-            raise ArgumentError(msg, word=word)
+            raise ArgumentError(f"{option} {key} is given twice, as {pairs[key]} and as {value}; give it once")
     return pairs
 
 
 def read_seconds(word: str, option: str) -> float:
-    """Read a duration such as ``30``, ``30s``, ``500ms``, ``2min`` or ``1h``; return it in seconds."""
+    """Read a duration such as ``30``, ``30s``, ``500ms``, ``2min``, ``1h``, ``90d``, ``2w`` or ``1y``, in seconds."""
     found = _DURATION.fullmatch(word.strip())
     seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
     # A number of hundreds of digits reads as infinity.
     if not 0 < seconds < inf:
-        msg = f"cannot read {option} {word!r}; write a positive duration such as 30s, 500ms, 2min or 1h"
-        raise ArgumentError(msg, word=word)
+        raise ArgumentError(
+            f"cannot read {option} {word!r}; write a positive duration such as 30s, 500ms, 2min, 1h or 90d"
+        )
     return seconds
 
 
@@ -252,18 +226,11 @@ def file_and_name(word: str) -> tuple[str, str]:
 
 
 def launch_in(word: str) -> str:
-    """Return the launch that stands behind a kernel of source code, ``<<<groups, work-group>>>``, or nothing.
-
-    Raises
-    ------
-    ArgumentError
-        It has no end.
-    """
+    """Return the launch that stands behind a kernel of source code, ``<<<groups, work-group>>>``, or nothing."""
     found = _IN_SOURCE.fullmatch(word)
     _, begun, launch = found[2].partition("<<<") if found else ("", "", "")
     if begun and not launch.endswith(">>>"):
-        msg = f"cannot read the launch of {word!r}; {LAUNCH_FORM}"
-        raise ArgumentError(msg, word=word)
+        raise ArgumentError(f"cannot read the launch of {word!r}; {LAUNCH_FORM}")
     return launch.removesuffix(">>>")
 
 
@@ -275,11 +242,13 @@ def is_space(word: str) -> bool:
     return path.endswith((".py", ".json"))
 
 
-def require_writable_folder(folder: Path, context: typer.Context) -> None:
-    """Make the folder if it is not there, and make sure that files can be made in it.
+def require_writable_folder(folder: Path | None, context: typer.Context) -> None:
+    """Make the folder, if there is to be one and it is not there, and make sure that files can be made in it.
 
     At the command's end it is gone again if it is empty, such as after an error.
     """
+    if folder is None:
+        return
     try:
         new = [each for each in (folder, *folder.parents) if not each.exists()]
         context.call_on_close(lambda: _remove_empty(new))
@@ -289,26 +258,10 @@ def require_writable_folder(folder: Path, context: typer.Context) -> None:
             pass
     except OSError as error:
         msg = f"cannot write to {folder}: {error.strerror or error}; name another folder with --out"
-        raise ArgumentError(msg, path=folder) from error
+        raise ArgumentError(msg) from error
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
     with suppress(OSError):  # of one that is not empty
         for folder in folders:
             folder.rmdir()
-
-
-def require_writable_file(path: Path, *, regular: bool = False) -> None:
-    """Make sure that a file can be made or replaced, and, if it must be regular, read again; leaves nothing behind."""
-    try:
-        require_writable(path)
-    except IsADirectoryError:
-        msg = f"cannot write {path}: it is a folder; name a file"
-        raise ArgumentError(msg, path=path) from None
-    # ValueError: a name with a zero byte.
-    except (OSError, ValueError) as error:
-        msg = f"cannot write {path}: {getattr(error, 'strerror', None) or error}; name another file"
-        raise ArgumentError(msg, path=path) from error
-    if regular and path.exists() and not path.is_file():
-        msg = f"cannot write {path}: it is a device or a pipe, which cannot be read again; name a file with --out"
-        raise ArgumentError(msg, path=path)

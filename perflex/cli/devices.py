@@ -10,15 +10,14 @@ import typer
 from perflex.cli.completion import remember_devices
 from perflex.cli.json_output import picked, print_json
 from perflex.cli.options import DevicesOption, JsonOption
-from perflex.cli.terminal import terminal_of
+from perflex.cli.terminal import Terminal, terminal_of
 from perflex.tables import Table, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflex.cli.terminal import Terminal
     from perflex.devices.device import Device
-    from perflex.studies.doctor import DeviceReport, DoctorReport
+    from perflex.studies.doctor import DoctorReport
 
 
 def devices(context: typer.Context, *, as_json: JsonOption = False) -> None:
@@ -33,10 +32,10 @@ def devices(context: typer.Context, *, as_json: JsonOption = False) -> None:
     terminal = terminal_of(context)
     terminal.show_result(infos.table().turned())
     for problem in driver_problems():
-        terminal.remarks.print(problem, style="yellow", markup=False)
+        terminal.remark(problem, style="yellow")
     if not any(info.usable for info in infos):
         hint = "no usable device; the extra 'cpu' brings one: pip install 'perflex[cpu]'"
-        terminal.remarks.print(hint, style="red", markup=False)
+        terminal.remark(hint, style="red")
 
 
 _NOT_FIT = 1
@@ -57,25 +56,26 @@ def doctor(
     from perflex.studies.doctor import examine
 
     terminal = terminal_of(context)
-    chosen = _to_examine(device or [])
+    # Should time run out, the default device has been examined.
+    chosen = chosen_devices(device or [])
     left = seconds - (time.perf_counter() - start)
     with terminal.warnings_shown(), terminal.progress("doctor:") as progress:
         report = examine(chosen, left, progress=lambda what: progress(0, 0, what))
     if as_json:
-        print_json(_report_content(report))
+        print_json(_content(report))
     else:
         _show_examined(terminal, report)
     if report.verdict == "not fit":
         raise typer.Exit(_NOT_FIT)
 
 
-def _to_examine(names: Sequence[str]) -> list[Device]:
+def chosen_devices(names: Sequence[str]) -> list[Device]:
+    """Return devices by parts of their names; without names all that can be measured, the default one first."""
     from perflex.devices.listing import find_device, list_devices
     from perflex.errors import DeviceError
 
     if names:
         return list(dict.fromkeys(find_device(name) for name in names))
-    # The default device comes first, should time run out.
     infos = [info for info in list_devices() if info.measurable]
     if not infos:
         msg = "no usable device to try; the extra 'cpu' brings one: pip install 'perflex[cpu]', see 'perflex devices'"
@@ -93,16 +93,17 @@ def _show_examined(terminal: Terminal, report: DoctorReport) -> None:
     terminal.show(report.verdict)
 
 
-def _report_content(report: DoctorReport) -> dict[str, Any]:
-    return {
-        **picked(report, "verdict", "seconds"),
-        "machine": picked(report, "findings", "system"),
-        "devices": [_device_content(one) for one in report.devices],
-    }
+_TRIAL = ("name", "seconds", "samples", "disturbed_samples", "repeatability")
 
 
-def _device_content(one: DeviceReport) -> dict[str, Any]:
-    kernels = [
-        picked(trial, "name", "seconds", "samples", "disturbed_samples", "repeatability") for trial in one.trials.trials
+def _content(report: DoctorReport) -> dict[str, Any]:
+    devices = [
+        {
+            **picked(one, "device", "verdict", "findings"),
+            "kernels": [picked(trial, *_TRIAL) for trial in one.trials.trials],
+            "failures": one.trials.failures,
+        }
+        for one in report.devices
     ]
-    return {**picked(one, "device", "verdict", "findings"), "kernels": kernels, "failures": one.trials.failures}
+    machine = picked(report, "findings", "system")
+    return {**picked(report, "verdict", "seconds"), "machine": machine, "devices": devices}

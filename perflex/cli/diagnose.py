@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex.cli.arguments import require_writable_folder
+from perflex.cli.calibrate import read_times, refuse_options
 from perflex.cli.json_output import print_json
-from perflex.cli.judged import judged_by, show_judgement
 from perflex.cli.options import CalibrationArgument, JsonOption, KernelsOption, MachineOption, OutFolderOption
-from perflex.cli.terminal import terminal_of
+from perflex.cli.terminal import Terminal, terminal_of
 
 if TYPE_CHECKING:
     from perflex.calibration.calibration import Calibration
     from perflex.calibration.diagnosis.result import Diagnosis
-    from perflex.cli.terminal import Terminal
     from perflex.studies.judged import Judgement
 
 _COLOURS = {"problem": "red", "warning": "yellow", "remark": "default"}
-_WORST_KERNELS = 10
-_STRONGEST = 10
+# Rows of tables that are shown.
+_MOST = 10
 
 
 def diagnose(
@@ -40,28 +40,32 @@ def diagnose(
     With --times its predictions are compared with times that it has not seen, beside trivial ones.
     """
     from perflex.calibration.calibration import Calibration
-    from perflex.calibration.diagnosis.judge import diagnose as judge
-    from perflex.cli.arguments import require_writable_folder
+    from perflex.calibration.diagnosis.judge import diagnose as diagnosed
+    from perflex.studies.judged import judge
 
     terminal = terminal_of(context)
+    if times is None:
+        refuse_options(context, "kernels", "machine", why="only for a table of times; name one with --times")
     loaded = Calibration.load(calibration)
-    if out is not None:
-        require_writable_folder(out, context)
+    require_writable_folder(out, context)
     with terminal.warnings_shown(), terminal.progress("diagnose:") as progress:
-        diagnosis = judge(loaded, progress=progress)
-    judged = judged_by(terminal, loaded, times, kernels or (), machine)
+        diagnosis = diagnosed(loaded, progress=progress)
+    judged = None
+    if times is not None:
+        table = read_times(terminal, times, kernels or (), ())
+        with terminal.warnings_shown(), terminal.progress("judge:") as progress:
+            judged = judge(loaded, table, machine=machine, progress=progress)
     if as_json:
         print_json(diagnosis.as_dict() | ({} if judged is None else {"judgement": judged.as_dict()}))
     else:
         _show(terminal, diagnosis)
         if judged is not None:
-            show_judgement(terminal, judged)
-    paths = [] if out is None else _write(loaded, diagnosis, judged, out)
-    if paths and not as_json:
-        terminal.show_paths(*paths)
-    for path in paths if as_json else ():
-        # What prints JSON prints nothing beside it.
-        terminal.remarks.print(str(path), markup=False, soft_wrap=True)
+            _show_judgement(terminal, judged)
+    for path in [] if out is None else _write(loaded, diagnosis, judged, out):
+        if as_json:  # which prints nothing beside it
+            terminal.remark(str(path))
+        else:
+            terminal.show_paths(path)
 
 
 def _write(calibration: Calibration, diagnosis: Diagnosis, judged: Judgement | None, out: Path) -> list[Path]:
@@ -93,7 +97,16 @@ def _show(terminal: Terminal, diagnosis: Diagnosis) -> None:
     terminal.show(f"{known}, condition number {diagnosis.condition_number:.3g}")
     terminal.show_result(diagnosis.error_table())
     terminal.show_result(diagnosis.parameter_table())
-    terminal.show_result(diagnosis.kernel_table(), most=_WORST_KERNELS)
+    terminal.show_result(diagnosis.kernel_table(), most=_MOST)
     terminal.show_result(diagnosis.generator_table())
     if diagnosis.correlated:
-        terminal.show_result(diagnosis.correlation_table(), most=_STRONGEST)
+        terminal.show_result(diagnosis.correlation_table(), most=_MOST)
+
+
+def _show_judgement(terminal: Terminal, judged: Judgement) -> None:
+    """Print how accurate predictions are, beside trivial ones, by program, and the worst."""
+    terminal.show(judged.heading, *judged.doubts)
+    terminal.show_result(judged.method_table())
+    if not terminal.quiet:
+        terminal.show_result(judged.program_table())
+        terminal.show_result(judged.row_table(), most=_MOST)

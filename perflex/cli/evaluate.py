@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from perflex.cli.calibrate import noise_floor_lines
+from perflex.cli.arguments import ArgumentError, require_writable_folder
 from perflex.cli.completion import complete_device
+from perflex.cli.devices import chosen_devices
 from perflex.cli.json_output import picked, print_json
 from perflex.cli.options import AcceptNoiseOption, DeviceOption, JsonOption, TrialsOption
-from perflex.cli.terminal import terminal_of
+from perflex.cli.terminal import Terminal, terminal_of
 
 if TYPE_CHECKING:
-    from perflex.cli.terminal import Terminal
+    from collections.abc import Iterator
+
     from perflex.devices.device import Device
+    from perflex.progress import Progress
     from perflex.studies.evaluation.result import DeviceEvaluation
+
+_OutOption = Annotated[Path, typer.Option("--out", help="Folder for the results; created if needed.")]
 
 
 def evaluate(
@@ -31,7 +37,7 @@ def evaluate(
             "-d", "--device", autocompletion=complete_device, help="Parts of a device's name, may be repeated; or all."
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the results; created if needed.")] = Path("evaluation"),
+    out: _OutOption = Path("evaluation"),
     model: Annotated[
         Literal["linear", "overlap", "partial", "incore"] | None,
         typer.Option(help="Use this model; by default the calibration data choose one."),
@@ -41,10 +47,9 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Calibrate, predict and measure the kernels of three published studies; write a report, tables and pictures."""
-    from perflex.cli.arguments import require_writable_folder
+    from perflex.devices.listing import find_device
     from perflex.reports.evaluation_part import evaluation_part
     from perflex.reports.page import write_page
-    from perflex.studies.doctor import warn_before_measuring
     from perflex.studies.evaluation.files import write_evaluation
     from perflex.studies.evaluation.run import evaluate_device, study_timing
     from perflex.studies.evaluation.studies import STUDIES
@@ -53,12 +58,10 @@ def evaluate(
     # Before minutes of measuring, not after them.
     require_writable_folder(out, context)
     studies = list(STUDIES.values()) if study == "all" else [STUDIES[study]]
+    chosen = chosen_devices([] if device == ["all"] else device) if device else [find_device(None)]
     evaluations = []
-    for where in _devices(device or []):
-        terminal.remarks.print(f"device: {where}", markup=False)
-        with terminal.warnings_shown():
-            warn_before_measuring(where)
-        with terminal.warnings_shown(), terminal.progress("evaluate:") as progress:
+    for where in chosen:
+        with _measuring(terminal, "evaluate:", where) as progress:
             evaluations.append(
                 evaluate_device(where, studies, timing=study_timing(trials), model=model, progress=progress)
             )
@@ -74,13 +77,16 @@ def evaluate(
     terminal.show_paths(*paths)
 
 
-def _devices(names: list[str]) -> list[Device]:
-    from perflex.devices.listing import find_device, list_devices
+@contextmanager
+def _measuring(terminal: Terminal, title: str, device: Device) -> Iterator[Progress]:
+    """Name the device and what speaks against measuring on it now; show progress, and warnings of the block."""
+    from perflex.studies.doctor import warn_before_measuring
 
-    every = names == ["all"]
-    found = [info.device for info in list_devices() if info.measurable] if every else list(map(find_device, names))
-    # Where there is none, that says so.
-    return found or [find_device(None)]
+    terminal.remark(f"device: {device}")
+    with terminal.warnings_shown():
+        warn_before_measuring(device)
+    with terminal.warnings_shown(), terminal.progress(title) as progress:
+        yield progress
 
 
 def _content(evaluation: DeviceEvaluation) -> dict[str, Any]:
@@ -89,9 +95,9 @@ def _content(evaluation: DeviceEvaluation) -> dict[str, Any]:
         {
             "study": result.study.name,
             **picked(result, "model", "chosen_with", "noise_floor", "knowledge", "points"),
-            "accuracy": {name: result.accuracy(name) for name in result.methods} if result.points else {},
-            "best_baseline": result.best_baseline(result.chosen_with) if result.points else None,
-            "beats_baselines": result.beats_baselines(result.model, result.chosen_with) if result.points else None,
+            "accuracy": {name: result.accuracy(name) for name in result.methods},
+            "best_baseline": result.best_baseline(result.chosen_with),
+            "beats_baselines": result.beats_baselines(result.model, result.chosen_with),
         }
         for result in evaluation.studies
     ]
@@ -111,13 +117,13 @@ def _show_evaluations(terminal: Terminal, evaluations: list[DeviceEvaluation]) -
             if result.judgement:
                 terminal.show(f"    {result.judgement}")
         for label, reason in evaluation.skipped:
-            terminal.remarks.print(f"skipped {label}: {reason}", markup=False, soft_wrap=True)
+            terminal.remark(f"skipped {label}: {reason}")
 
 
 def demo(
     context: typer.Context,
     *,
-    out: Annotated[Path, typer.Option(help="Folder for the results; created if needed.")] = Path("demo-out"),
+    out: _OutOption = Path("demo-out"),
     device: DeviceOption = "",
     sizes: Annotated[str, typer.Option(help="Matrix sizes, multiples of 16, joined by commas.")] = "",
     trials: TrialsOption = 15,
@@ -125,87 +131,39 @@ def demo(
     as_json: JsonOption = False,
 ) -> None:
     """Predict two variants of matrix multiplication from other kernels and from parts of them, then time them."""
-    from perflex.cli.arguments import require_writable_folder
     from perflex.devices.listing import find_device
-    from perflex.studies.demo import demo_rows, demo_summary, run_demo, write_demo
-    from perflex.studies.doctor import warn_before_measuring
+    from perflex.studies.demo import demo_lines, demo_rows, demo_summary, demo_table, run_demo, write_demo
     from perflex.studies.evaluation.run import study_timing
+    from perflex.studies.evaluation.tables import summary_table
 
     terminal = terminal_of(context)
     # All that can be wrong with the options shows before the device is opened.
     chosen = _demo_sizes(sizes)
     require_writable_folder(out, context)
     where = find_device(device or None)
-    terminal.remarks.print(f"device: {where}", markup=False)
-    with terminal.warnings_shown():
-        warn_before_measuring(where)
-    with terminal.warnings_shown(), terminal.progress("demo:") as progress:
+    with _measuring(terminal, "demo:", where) as progress:
         evaluation = run_demo(where, sizes=chosen, timing=study_timing(trials), progress=progress)
     with terminal.warnings_shown():
         paths = write_demo(evaluation, out, accept_noise=accept_noise)
+    (result,) = evaluation.studies
     if as_json:
-        content = {**demo_summary(evaluation), "table": demo_rows(evaluation.studies[0])}
+        content = {**demo_summary(evaluation), "table": demo_rows(result)}
         print_json({**content, "skipped": evaluation.skipped, "paths": paths})
         return
     if not terminal.quiet:
-        _show_demo(terminal, evaluation, given=bool(chosen))
+        terminal.show_result(demo_table(result))
+        above, below = demo_lines(evaluation, sizes_given=bool(chosen))
+        terminal.show(*above)
+        terminal.show_result(summary_table([evaluation], variants=False), indent=2)
+        terminal.show(*below)
     terminal.show_paths(*paths)
 
 
 def _demo_sizes(text: str) -> tuple[int, ...]:
-    from perflex.cli.arguments import ArgumentError
-
-    if not text:
-        return ()
-    try:
-        # A size given twice is measured once.
-        sizes = tuple(dict.fromkeys(int(word) for word in text.split(",")))
-    except ValueError:
-        # Refused below, with the same message as a wrong size.
-        sizes = (0,)
-    if any(size < 16 or size % 16 for size in sizes):
-        msg = f"cannot read sizes {text!r}; give positive multiples of 16 joined by commas, such as 256,512"
-        raise ArgumentError(msg, word=text)
-    return sizes
-
-
-def _show_demo(terminal: Terminal, evaluation: DeviceEvaluation, *, given: bool) -> None:
-    from perflex.search.accuracy import DIFFERENT
-    from perflex.studies.demo import demo_summary, demo_table
-    from perflex.studies.evaluation.baselines import copy_kernel
-    from perflex.studies.evaluation.tables import summary_table
-
-    found, result = demo_summary(evaluation), evaluation.studies[0]
-    terminal.show_result(demo_table(result))
-    errors = ", ".join(f"{variant} {100 * error:.1f} %" for variant, error in found["geomean_error"].items())
-    ranked = f"ranked correctly: {found['pairs_ranked_right']:g} of {found['pairs']} sizes"
-    terminal.show(
-        f"geometric mean of relative error: {errors}",
-        f"{ranked} at which the variants differ by over {100 * DIFFERENT:.0f} %",
-        "compared with trivial baselines, over both variants:",
-    )
-    terminal.show_result(summary_table([evaluation], variants=False), indent=2)
-    # The last are kernels to predict, of which warnings tell; what is left out of these before is what baselines need.
-    beside, targets = ("matmul_sq(", copy_kernel().name), len(result.study.sizes) * len(result.study.variants)
-    skipped = evaluation.skipped[: len(evaluation.skipped) - (targets - len(result.points))]
-    lines = [
-        f"no baseline from {label}: {why.removeprefix(f'{label}: ')}"
-        for label, why in skipped
-        if label.startswith(beside)
-    ]
-    lines += [result.judgement] if result.judgement else []
-    lines += noise_floor_lines(result.calibrations[result.model])
-    if found["drift"] is not None:
-        lines.append(
-            f"drift {100 * found['drift']:+.1f} %: change of measurement kernels' times from the calibration to the "
-            "check (it is part of every error, and near 0 on a machine that does nothing else)"
+    words = [word.strip() for word in text.split(",")] if text else []
+    if not all(word.isdecimal() and int(word) and int(word) % 16 == 0 for word in words):
+        raise ArgumentError(
+            f"cannot read sizes {text!r}; give positive multiples of 16 joined by commas, such as 256,512"
         )
-    # Whoever names sizes is spared the reason for ours.
-    if not given:
-        lines.append(
-            "sizes are odd multiples of 32: at multiples of large powers of two a CPU's caches hold few rows of a "
-            "matrix, which a constant cost per access cannot describe (try --sizes 512,1024)"
-        )
-    kernels = f"{found['measurement_kernels']} measurement kernels: microbenchmarks, and parts of the variants, timed"
-    parts = "the memory accesses of the variants without their arithmetic"
-    terminal.show(*lines, f"{kernels} ({parts}); {evaluation.seconds:.0f} s in all")
+    # A size given twice is measured once.
+    return tuple(dict.fromkeys(map(int, words)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from numbers import Real
 from pathlib import PurePath
@@ -51,6 +51,18 @@ def stamped(schema: str, content: Mapping[str, Any]) -> dict[str, Any]:
 
     made = {"schema": schema, "perflex": __version__, "date": datetime.now(UTC).isoformat(timespec="seconds")}
     return {**made, **content}
+
+
+def print_series(series: Sequence[Mapping[str, int]], found: Sequence[Any], name: str = "") -> None:
+    """Print what was found at each of some sizes: a list with the sizes beside it, which has a name if it is no object.
+
+    What was found at the only sizes is printed alone.
+    """
+    if len(series) == 1:
+        print_json(found[0])
+    else:
+        pairs = zip(series, found, strict=True)
+        print_json([{"sizes": sizes, **({name: one} if name else one)} for sizes, one in pairs])
 
 
 def print_json(value: Any) -> None:

@@ -7,7 +7,6 @@ import importlib.util
 import inspect
 import os
 import sys
-import traceback
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -25,9 +24,11 @@ from perflex.cli.arguments import (
     read_pairs,
     require_known_sizes,
 )
-from perflex.cli.options import launch_given, machine_given, remark
+from perflex.cli.options import TOLD
 from perflex.errors import PerflexError
-from perflex.search.modules_beside import modules_beside
+from perflex.file_io import read_text
+from perflex.machines.files import load_machine
+from perflex.search.modules_beside import line_of, modules_beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,10 +38,11 @@ if TYPE_CHECKING:
 
     from perflex.cli.options import SourceOptions
     from perflex.features import AnnotatedKernel, Scop, SourceKernel
-    from perflex.features.from_source.parsing import Language
     from perflex.features.from_triton.launches import LaunchedKernel
+    from perflex.machines.machine import Machine
     from perflex.search.variant_space import VariantSpace
 
+_IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex prune' predicts and orders them"
 # Variants that say which sizes all have.
 _FIRST = 8
 
@@ -52,11 +54,12 @@ def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop |
     """
     # A Python file alone is mostly a kernel whose function was forgotten.
     if is_space(reference) and not reference.endswith(".py"):
-        msg = f"{reference} is a space of variants, and not one kernel; 'perflex rank' and 'perflex prune' predict them"
-        raise ArgumentError(msg, word=reference)
+        raise ArgumentError(f"{reference} {_IS_A_SPACE}")
     if reference.endswith(SCOP_SUFFIXES):
         _refuse_stated(reference)
-        return _described(reference)
+        from perflex.features.scop.scop_file import read_scop
+
+        return read_scop(reference)
     if is_source(reference):
         return _from_source(reference)
     import loopy as lp
@@ -72,21 +75,22 @@ def load_kernel(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop |
     from perflex.features import SourceKernel
     from perflex.features.tiles.tile_kernel import TileKernel
 
+    if isinstance(made, VariantSpace):
+        raise ArgumentError(f"{reference} {_IS_A_SPACE}")
+    if type(made).__module__.startswith("triton."):
+        what = "is a kernel of Triton; name a function that launches it, kernel[grid](...)"
+        raise ArgumentError(f"{reference} {what}")
     if not isinstance(kernel, (Scop, SourceKernel, TileKernel)):
-        msg = f"{reference} is a {type(made).__name__}; name a function that returns a loopy TranslationUnit"
-        if isinstance(made, VariantSpace):
-            msg = f"{reference} is a space of variants, and not one kernel; 'perflex prune' predicts and orders them"
-        elif type(made).__module__.startswith("triton."):
-            msg = f"{reference} is a kernel of Triton; name a function that launches it, kernel[grid](...)"
-        raise ArgumentError(msg, word=reference)
+        what = f"is a {type(made).__name__}; name a function that returns a loopy TranslationUnit"
+        raise ArgumentError(f"{reference} {what}")
     _refuse_stated(reference)
     return kernel
 
 
 def _refuse_stated(reference: str) -> None:
-    if launch_given().state:
-        msg = f"--state is for loopy kernels and for source code named itself, not for {reference}; leave it out"
-        raise ArgumentError(msg, word=reference)
+    if TOLD.get().source.state:
+        which = "loopy kernels and for source code named itself"
+        raise ArgumentError(f"--state is for {which}, not for {reference}; leave it out")
 
 
 def load_work_items(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Scop | SourceKernel:
@@ -95,8 +99,8 @@ def load_work_items(reference: str) -> lp.TranslationUnit | AnnotatedKernel | Sc
 
     found = load_kernel(reference)
     if isinstance(found, TileKernel):
-        msg = f"{reference} is a program of tiles, without work-items; 'perflex predict' says what its time consists of"
-        raise ArgumentError(msg, word=reference)
+        what = "is a program of tiles, without work-items; 'perflex predict' says what its time consists of"
+        raise ArgumentError(f"{reference} {what}")
     return found
 
 
@@ -104,7 +108,7 @@ def _with_stated(kernel: Any) -> Any:
     """Return a loopy kernel with what was stated of its loops and accesses."""
     from perflex.features import annotate
 
-    stated = read_pairs(launch_given().state or (), "--state", "j=7.5 or 'x[idx[i]]=4*i'")
+    stated = read_pairs(TOLD.get().source.state or (), "--state", "j=7.5 or 'x[idx[i]]=4*i'")
     if not stated:
         return kernel
     unit = getattr(kernel, "translation_unit", kernel)
@@ -114,105 +118,85 @@ def _with_stated(kernel: Any) -> Any:
     return annotate(kernel, trip_counts={key: stated[key] for key in stated if key not in accesses}, accesses=accesses)
 
 
-def _kernels_of(place: str) -> str:
-    """Return the kernels of a file for a message; nothing where it cannot be read."""
-    from perflex.features.from_source.kernel_function import kernels_in
-
-    try:
-        text = Path(place).read_text(encoding="utf-8")
-        found = kernels_in(Path(place), text, {}, language=_language())
-        names = dict.fromkeys(one.spelling for one in found)
-    except (OSError, UnicodeDecodeError):
-        msg = f"there is no file {place}, or it cannot be read"
-        raise ArgumentError(msg, word=place) from None
-    return f"; name one: {', '.join(f'{place}:{name}' for name in names)}" if names else "; it has none"
-
-
 def _from_source(reference: str) -> SourceKernel:
     """Return the kernel of ``FILE.cl:name`` or ``FILE.cu:name<arguments>`` with the launch that options give."""
     from perflex.features import source_kernel
 
-    given = launch_given()
+    given = TOLD.get().source
     place, name = file_and_name(reference)
     if not place.endswith(SOURCE_SUFFIXES):
-        msg = f"{reference} names no kernel of the file{_kernels_of(reference)}"
-        raise ArgumentError(msg, word=reference)
-    local, groups, extent = _launch(reference, given)
+        raise ArgumentError(f"{reference} names no kernel of the file{_kernels_of(Path(reference))}")
+    local, groups = _launch(reference, given)
     defined = read_pairs([word if "=" in word else f"{word}=1" for word in given.define or ()], "-D", "TILE=4")
     kernel = source_kernel(
         Path(place),
         name,
         local=local,
         groups=groups,
-        global_size=extent,
+        global_size=_extents(given.extent),
         defines={**_macros_of_machine(Path(place)), **defined},
         folders=given.include or (),
-        language=_language(),
+        language=given.language,
         stated=read_pairs(given.state or (), "--state", "34=7.5"),
     )
     if kernel.host_launch:
-        remark(f"launch of {place}, {kernel.host_launch}")
+        TOLD.get().terminal.remark(f"launch of {place}, {kernel.host_launch}")
     return kernel
 
 
-def _launch(reference: str, given: SourceOptions) -> tuple[list[int] | None, list[str] | None, list[str] | None]:
-    """Return work-group, work-groups and work-items: those behind the kernel's name, or else those of options."""
+def _kernels_of(path: Path) -> str:
+    """Return the kernels of a file, as the end of a message."""
+    from perflex.features.from_source.kernel_function import kernels_in
+
+    found = kernels_in(path, read_text(path), {}, language=TOLD.get().source.language)
+    names = dict.fromkeys(one.spelling for one in found)
+    return f"; name one: {', '.join(f'{path}:{name}' for name in names)}" if names else "; it has none"
+
+
+def _launch(reference: str, given: SourceOptions) -> tuple[list[int] | None, list[str] | None]:
+    """Return work-group and work-groups: those behind the kernel's name, or else those of options."""
     from perflex.features.from_source.host_launches import written_launch
 
-    if written := launch_in(reference):
-        try:
-            groups, local = written_launch(written)
-            return [int(extent) for extent in local], groups, None
-        except ValueError:
-            msg = f"cannot read the launch <<<{written}>>>; {LAUNCH_FORM}"
-            raise ArgumentError(msg, word=reference) from None
+    written, groups, local = launch_in(reference), _extents(given.groups), given.local and given.local.split(",")
     try:
-        items = None if given.local is None else [int(extent) for extent in given.local.split(",")]
+        if written:
+            groups, local = written_launch(written)
+        return list(map(int, local)) if local else None, groups
     except ValueError:
-        msg = f"cannot read --local {given.local!r}; write numbers, such as 32,8"
-        raise ArgumentError(msg, word=given.local) from None
-    return items, _extents(given.groups), _extents(given.extent)
+        wrong = f"the launch <<<{written}>>>; {LAUNCH_FORM}"
+        if not written:
+            wrong = f"--local {given.local!r}; write numbers, such as 32,8"
+        raise ArgumentError(f"cannot read {wrong}") from None
+
+
+def _extents(text: str | None) -> list[str] | None:
+    """Return formulas separated by commas outside of parentheses."""
+    from perflex.features.from_source.host_code import split
+
+    if text is None:
+        return None
+    found, end = split(text)
+    # Of brackets that do not fit it is all that is wrong.
+    return found if end == len(text) else [text]
+
+
+def _machine() -> Machine | None:
+    """Return the machine that the command was told to count for."""
+    named = TOLD.get().machine
+    return None if named is None else load_machine(named)
 
 
 def _macros_of_machine(path: Path) -> dict[str, int]:
     """Return what compilers of CUDA C and HIP define for the GPU that is named."""
     from perflex.features.from_source.parsing import language_of
-    from perflex.machines.files import load_machine
 
-    named = machine_given()
-    machine = None if named is None or not path.is_file() else load_machine(named)
-    if machine is None or machine.kind != "gpu":
+    machine = _machine()
+    if machine is None or machine.kind != "gpu" or not path.is_file():
         return {}
-    language = _language() or language_of(path, path.read_text(encoding="utf-8", errors="replace"))
+    language = TOLD.get().source.language or language_of(path, path.read_text(encoding="utf-8", errors="replace"))
     capability, items = machine.compute_capability, machine.sub_group_size
     found = {} if capability is None or language == "opencl" else {"__CUDA_ARCH__": round(100 * capability)}
     return found if items is None or language != "hip" else {**found, "__AMDGCN_WAVEFRONT_SIZE": items}
-
-
-def _language() -> Language | None:
-    """Return the language that the command line names."""
-    from perflex.features.from_source.parsing import LANGUAGES
-
-    named = launch_given().language
-    found = next((language for language in LANGUAGES.values() if language == named), None)
-    if named is not None and found is None:
-        msg = f"there is no language {named!r}; write --language opencl, cuda or hip"
-        raise ArgumentError(msg, word=named)
-    return found
-
-
-def _extents(text: str | None) -> list[str] | None:
-    """Return formulas separated by commas outside of parentheses."""
-    if text is None:
-        return None
-    found, depth = [""], 0
-    for letter in text:
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and not depth:
-            found.append("")
-        else:
-            found[-1] += letter
-    return [each.strip() for each in found]
 
 
 def load_variants(word: str) -> VariantSpace | LaunchedKernel:
@@ -227,8 +211,7 @@ def load_variants(word: str) -> VariantSpace | LaunchedKernel:
         return load_space(word)
     found = _made(word, (VariantSpace,))
     if not (isinstance(found, VariantSpace) or is_launch(found)):
-        msg = f"{word} is a {type(found).__name__}; it must be a perflex.VariantSpace or return one"
-        raise ArgumentError(msg, word=word)
+        raise ArgumentError(f"{word} is a {type(found).__name__}; it must be a perflex.VariantSpace or return one")
     return cast("VariantSpace | LaunchedKernel", found)
 
 
@@ -245,9 +228,7 @@ def require_sizes_of(variants: VariantSpace | LaunchedKernel, given: Mapping[str
     def described() -> Iterator[Any]:
         for settings in islice(variants, _FIRST):
             with suppress(PerflexError):
-                kernel = variants.kernel(settings)
-                scop = extract_scop(kernel, sizes)
-                yield scop
+                extract_scop(kernel := variants.kernel(settings), sizes)
                 yield kernel
 
     require_known_sizes(given, described(), sizes)
@@ -255,31 +236,35 @@ def require_sizes_of(variants: VariantSpace | LaunchedKernel, given: Mapping[str
 
 def _made(reference: str, kinds: tuple[type, ...]) -> object:
     """Return what a name in a Python file stands for, or, unless it is of the kinds, what the function makes."""
-    with _executed(reference) as (module, name, path):
+    place, colon, name = reference.rpartition(":")
+    if is_source(reference):
+        raise ArgumentError(
+            f"{reference} is source code, of which a space needs the tunables and the launch; write a YAML file with "
+            "schema: perflex-source/1 that states them, and name it here"
+        )
+    if not colon or not place or not name.isidentifier():
+        raise ArgumentError(f"cannot read {reference!r}; write KERNEL.py:function, a Python file and a function in it")
+    if place.endswith(SCOP_SUFFIXES):
+        raise ArgumentError(f"{place} stands for all that it describes; name it without ':{name}'")
+    with _executed(place) as (module, path):
         if not hasattr(module, name):
             own = [key for key, value in vars(module).items() if key[:1] != "_" and not inspect.ismodule(value)]
-            msg = f"{path} has no {name!r}; it has {', '.join(own) or 'nothing'}"
-            raise ArgumentError(msg, path=path)
+            raise ArgumentError(f"{path} has no {name!r}; it has {', '.join(own) or 'nothing'}")
         found: Any = getattr(module, name)
         if isinstance(found, kinds) or not callable(found) or type(found).__module__.startswith("triton."):
             return found
         if inspect.isfunction(found) and _has_triton(module):
             from perflex.features.from_triton.launches import LaunchedKernel
-            from perflex.machines.files import load_machine
 
-            named = machine_given()
-            known = None if named is None else load_machine(named).compute_capability
+            machine = _machine()
+            known = None if machine is None else machine.compute_capability
             return LaunchedKernel(found) if known is None else LaunchedKernel(found, int(10 * known))
-        needed = [
-            parameter.name
-            for parameter in inspect.signature(found).parameters.values()
-            if parameter.default is parameter.empty
-            and parameter.kind not in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
-        ]
-        if needed:
-            msg = f"{name} in {path} needs arguments ({', '.join(needed)}); give them defaults or wrap it in a function"
-            raise ArgumentError(msg, path=path)
-        with _own_errors(path, name):
+        try:
+            inspect.signature(found).bind()
+        except TypeError as error:
+            way = "give its arguments defaults or wrap it in a function"
+            raise ArgumentError(f"{name} in {path}: {error}; {way}") from None
+        with _own_errors(path, f" in {name}"):
             return found()
 
 
@@ -291,94 +276,57 @@ def _has_triton(module: ModuleType) -> bool:
 def load_kernels(place: str) -> dict[str, object]:
     """Return the functions of a Python file, or the Scop of a YAML file, by name; a Python file is executed."""
     if place.endswith(SCOP_SUFFIXES):
-        scop = _described(place)
+        from perflex.features.scop.scop_file import read_scop
+
+        scop = read_scop(place)
         return {scop.name: scop}
     if is_source(place):
         made = f"perflex.source_kernel({place!r}, ...)"
-        msg = f"{place} is source code; give a Python file with functions that return {made}"
-        raise ArgumentError(msg, word=place)
-    # Any name that can stand behind the colon: the whole module is looked at.
-    with _executed(f"{place}:all") as (module, _, path):
-        # Neither what the file imports nor what it keeps to itself: a table names what is called.
-        own = {
-            name: value
-            for name, value in vars(module).items()
-            if inspect.isfunction(value) and value.__module__ == module.__name__ and name[:1] != "_"
-        }
+        raise ArgumentError(f"{place} is source code; give a Python file with functions that return {made}")
+    from perflex.calibration.times.named_kernels import own_functions
+
+    with _executed(place) as (module, path):
+        own = own_functions(module)
     if not own:
-        msg = f"{path} has no function; it must have one for each kernel, which returns it"
-        raise ArgumentError(msg, path=path)
-    return dict(own)
+        raise ArgumentError(f"{path} has no function; it must have one for each kernel, which returns it")
+    return own
 
 
 @contextmanager
-def _executed(reference: str) -> Iterator[tuple[ModuleType, str, Path]]:
-    """Yield the module of ``FILE.py:name``, the name, and the file; modules beside it can be imported from then on."""
-    name, colon, inside = reference.rpartition(":")
-    if is_source(reference):
-        msg = (
-            f"{reference} is source code, of which a space needs the tunables and the launch; write a YAML file with "
-            "schema: perflex-source/1 that states them, and name it here"
-        )
-        raise ArgumentError(msg, word=reference)
-    if not colon or not name or not inside.isidentifier():
-        msg = f"cannot read {reference!r}; write KERNEL.py:function, a Python file and a function in it"
-        raise ArgumentError(msg, word=reference)
-    if name.endswith(SCOP_SUFFIXES):
-        msg = f"{name} stands for all that it describes; name it without ':{inside}'"
-        raise ArgumentError(msg, word=reference)
-    path = Path(name).resolve()
+def _executed(place: str) -> Iterator[tuple[ModuleType, Path]]:
+    """Yield the module of a Python file, and its whole path; modules beside it can be imported from then on."""
+    path = Path(place).resolve()
     # Not of Path: in Python 3.11 that fails at names that are too long.
     if not os.path.isfile(path):  # noqa: PTH113
-        msg = f"there is no file {name}"
-        raise ArgumentError(msg, path=path)
-    with modules_beside(path.parent):
-        yield _module(path), inside, path
-
-
-def _described(name: str) -> Any:
-    from perflex.features.scop.scop_file import read_scop
-
-    path = Path(name)
-    if not os.path.exists(path):  # noqa: PTH110 - as above
-        msg = f"there is no file {name}"
-        raise ArgumentError(msg, path=path)
-    return read_scop(path)
-
-
-def _module(path: Path) -> ModuleType:
+        raise ArgumentError(f"there is no file {place}")
     # Files of one name in two folders are two modules.
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     spec = importlib.util.spec_from_file_location(f"perflex_user_{digest}", path)
     if spec is None or spec.loader is None:
-        msg = f"{path} is no Python file; its name must end in .py"
-        raise ArgumentError(msg, path=path)
+        raise ArgumentError(f"{path} is no Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     # Known while it runs, as dataclasses and pickles defined in it expect.
     sys.modules[spec.name] = module
-    try:
-        with _own_errors(path, ""):
+    with modules_beside(path.parent):
+        with _own_errors(path):
             spec.loader.exec_module(module)
-    except SyntaxError as error:
-        msg = f"{error.filename or path}, line {error.lineno}: {error.msg}"
-        raise ArgumentError(msg, path=path) from error
-    return module
+        yield module, path
 
 
 @contextmanager
-def _own_errors(path: Path, function: str) -> Iterator[None]:
+def _own_errors(path: Path, within: str = "") -> Iterator[None]:
     """Name the line of the user's file where its code raised an error; what has a message of its own passes."""
     try:
         yield
+    except SyntaxError as error:
+        raise ArgumentError(f"{error.filename or path}, line {error.lineno}: {error.msg}") from error
     except Exception as error:
         from sqlite3 import OperationalError
 
         # The last two are said of full disks and of loopy's caches, too.
-        if isinstance(error, (PerflexError, SyntaxError, OSError, OperationalError)):
+        if isinstance(error, (PerflexError, OSError, OperationalError)):
             raise
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-        place = f"{path}, line {lines[-1]}" if lines else str(path)
-        within = f" in {function}" if function else ""
-        reason = " ".join(str(error).split())
-        msg = f"{place}{within}: {type(error).__name__}: {reason}; mend the file (--debug shows the traceback)"
-        raise ArgumentError(msg, path=path) from error
+        line = line_of(error, path)
+        place = str(path) if line is None else f"{path}, line {line}"
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ArgumentError(f"{place}{within}: {reason}; mend the file (--debug shows the traceback)") from error

@@ -33,7 +33,7 @@ def require_source(kernel: Any, word: str) -> SourceKernel:
 
     if not isinstance(kernel, SourceKernel):
         msg = f"--lines shows the lines of a kernel in a .cl or .cu file; {word} is none; leave --lines out"
-        raise ArgumentError(msg, word=word)
+        raise ArgumentError(msg)
     return kernel
 
 

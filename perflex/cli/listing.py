@@ -83,23 +83,19 @@ def _show(context: typer.Context, rows: list[dict[str, Any]], *, as_json: bool =
 
 
 def _facts(generator: Generator) -> dict[str, object]:
-    return {
-        "name": generator.name,
-        "tags": sorted(generator.tags),
-        "summary": generator.summary,
-        "arguments": [
-            {
-                "name": argument.name,
-                "type": argument.kind,
-                "allowed": argument.allowed_text,
-                "default": list(argument.values),
-                "meaning": argument.meaning,
-                "size": argument.name in generator.size_arguments,
-            }
-            for argument in generator.arguments
-        ],
-        "constraints": [constraint.description for constraint in generator.constraints],
-    }
+    arguments = [
+        {
+            **picked(one, "name", "meaning"),
+            "type": one.kind,
+            "allowed": one.allowed_text,
+            "default": one.values,
+            "size": one.name in generator.size_arguments,
+        }
+        for one in generator.arguments
+    ]
+    constraints = [constraint.description for constraint in generator.constraints]
+    known = {"tags": sorted(generator.tags), "arguments": arguments, "constraints": constraints}
+    return {**picked(generator, "name", "summary"), **known}
 
 
 def _lines(generator: Generator) -> list[str]:

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from perflex.cli.arguments import ArgumentError
 from perflex.cli.completion import complete_machine
 from perflex.cli.json_output import as_json, picked, print_json
 from perflex.cli.options import DeviceOption, JsonOption
-from perflex.cli.terminal import terminal_of
+from perflex.cli.terminal import Terminal, terminal_of
+from perflex.file_io import require_writable
+from perflex.machines.files import load_machine
 
 if TYPE_CHECKING:
-    from perflex.cli.terminal import Terminal
-    from perflex.machines.machine import Machine, Source
+    from perflex.machines.machine import Machine
     from perflex.studies.machine_detect import Detected
 
 machine = typer.Typer(no_args_is_help=True, help="Show the facts of a machine with their sources, detect this one.")
@@ -31,8 +33,6 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show the hardware facts of a machine, with their sources."""
-    from perflex.machines.files import load_machine
-
     found = load_machine(name)
     if as_json:
         print_json(_content(found))
@@ -63,22 +63,20 @@ def detect(
     as_json: JsonOption = False,
 ) -> None:
     """Describe this CPU in a machine file: reported caches, measured clock and bandwidths; takes a minute or two."""
-    from perflex.cli.arguments import ArgumentError, require_writable_file
     from perflex.studies.machine_detect import cpu_device, detect_machine
     from perflex.yaml_file import write_yaml
 
     terminal = terminal_of(context)
     if out is not None:
         if out.suffix not in {".yaml", ".yml"}:
-            msg = f"machine files end in .yaml, not {out.name!r}; name another with --out"
-            raise ArgumentError(msg, path=out)
-        require_writable_file(out)
+            raise ArgumentError(f"machine files end in .yaml, not {out.name!r}; name another with --out")
+        require_writable(out)
     where = cpu_device(device)
-    terminal.remarks.print(f"device: {where}", markup=False)
+    terminal.remark(f"device: {where}")
     with terminal.warnings_shown(), terminal.progress("detecting:") as progress:
         found = detect_machine(where, overlap=overlap, quick=quick, progress=progress)
-    for remark in found.remarks:
-        terminal.remarks.print(f"warning: {remark}", style="yellow", markup=False, soft_wrap=True)
+    for text in found.remarks:
+        terminal.remark(f"warning: {text}", style="yellow")
     if out is not None:
         write_yaml(out, found.document)
     if as_json:
@@ -102,31 +100,20 @@ def _show_detected(terminal: Terminal, found: Detected) -> None:
 def _content(found: Machine) -> dict[str, object]:
     from perflex.machines.machine import FACTS
 
-    facts = {
-        fact: {
-            "value": value,
-            "unit": FACTS[fact].unit,
-            "source": _cited(found.sources[fact]) if fact in found.sources else "",
-        }
-        for fact, value in found.known().items()
-    }
+    cited = {name: str(source) for name, source in found.sources.items()}
+
+    def with_sources(part: object, name: str) -> dict[str, object]:
+        own = {key.removeprefix(f"{name}."): text for key, text in cited.items() if f"{key}.".startswith(f"{name}.")}
+        return {**as_json(part), "sources": own}
+
     return {
-        **picked(found, "name", "aliases", "vendor", "kind"),
-        "facts": facts,
-        "l1_rules": found.l1_rules,
-        "levels": [_with_sources(level, found, level.name) for level in found.levels],
-        "memory_streams": [_with_sources(stream, found, f"memory.{stream.name}") for stream in found.memory_streams],
-        "ceilings": {
-            level: {"rate": ceiling.rate, "source": _cited(ceiling.source)} for level, ceiling in found.ceilings.items()
+        **picked(found, "name", "aliases", "vendor", "kind", "l1_rules"),
+        "facts": {
+            name: {"value": value, "unit": FACTS[name].unit, "source": cited.get(name, "")}
+            for name, value in found.known().items()
         },
+        "levels": [with_sources(level, level.name) for level in found.levels],
+        "memory_streams": [with_sources(stream, f"memory.{stream.name}") for stream in found.memory_streams],
+        "ceilings": {level: {"rate": one.rate, "source": str(one.source)} for level, one in found.ceilings.items()},
         "unknown": found.unknown(),
     }
-
-
-def _cited(source: Source) -> str:
-    return f"{source.kind}: {source.text}"
-
-
-def _with_sources(part: object, found: Machine, name: str) -> dict[str, object]:
-    own = {key: source for key, source in found.sources.items() if key == name or key.startswith(f"{name}.")}
-    return {**as_json(part), "sources": {key.removeprefix(f"{name}."): _cited(source) for key, source in own.items()}}

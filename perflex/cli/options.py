@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 KERNEL_FILES = "KERNEL.cl:name, KERNEL.cu:name, KERNEL.py:function (a loopy kernel), or SCOP.yaml"
 KernelArgument = Annotated[str, typer.Argument(help=f"{KERNEL_FILES}.")]
-KernelsArgument = Annotated[list[str], typer.Argument(help=f"Of each kernel {KERNEL_FILES}; then name=value sizes.")]
 SPACE_FILES = (
     "SPACE.py:name (a VariantSpace, or a function that returns one), a Kernel Tuner script as it is (SCRIPT.py, "
     "which is executed up to its call of tune_kernel; 'SCRIPT.py ARGUMENT ...'), a T1 file (.json), or a "
@@ -28,6 +27,7 @@ SPACE_FILES = (
 )
 SizesArgument = Annotated[list[str] | None, typer.Argument(help="name=value of each size.")]
 SERIES = "name=value of each size; several as name=value,value,... or name=first:last:step"
+KernelsArgument = Annotated[list[str], typer.Argument(help=f"Of each kernel {KERNEL_FILES}; then {SERIES}.")]
 SeriesArgument = Annotated[list[str] | None, typer.Argument(help=f"{SERIES}.")]
 CalibrationArgument = Annotated[Path, typer.Argument(help="A calibration: a file, or a name of one of perflex.")]
 MachineOption = Annotated[
@@ -97,7 +97,7 @@ class SourceOptions:
     extent: Annotated[str | None, typer.Option("--global", help="Work-items in all instead, such as nx,ny.")] = None
     define: Annotated[list[str] | None, typer.Option("-D", help="Macro NAME=VALUE; may be repeated.")] = None
     language: Annotated[
-        str | None, typer.Option("--language", help="opencl, cuda or hip, where suffix and text do not say so.")
+        Literal["opencl", "cuda", "hip"] | None, typer.Option("--language", help="Where suffix and text do not say so.")
     ] = None
     include: Annotated[list[Path] | None, typer.Option("-I", help="Folder of headers; may be repeated.")] = None
     state: Annotated[
@@ -109,16 +109,26 @@ class SourceOptions:
     ] = None
 
 
-LAUNCH = tuple(field.name for field in fields(SourceOptions))
+LAUNCH = tuple(one.name for one in fields(SourceOptions))
 # Those that other kernels have no use for.
 _FLAGS = {
     "local": "--local", "groups": "--groups", "extent": "--global", "define": "-D", "language": "--language",
     "include": "-I",
 }  # fmt: skip
 _OF_LAUNCHES = {"--local", "--groups", "--global"}
-_given: ContextVar[SourceOptions | None] = ContextVar("source options", default=None)
-_machine: ContextVar[str | None] = ContextVar("machine", default=None)
-_terminal: ContextVar[Terminal | None] = ContextVar("terminal", default=None)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the running command was told of kernels, and where it prints."""
+
+    source: SourceOptions = SourceOptions()
+    machine: str | None = None
+    terminal: Terminal = field(default_factory=Terminal)
+
+
+_NOTHING = Told()
+TOLD = ContextVar("told", default=_NOTHING)
 
 
 class SourceCommand(TyperCommand):
@@ -133,21 +143,6 @@ class SourceCommand(TyperCommand):
         self.params = [*own, *added]
         with formatter.section("Launch of kernels in source code, if not KERNEL.cl:name<<<groups,local>>>"):
             formatter.write_dl([record for each in added if (record := each.get_help_record(ctx)) is not None])
-
-
-def launch_given() -> SourceOptions:
-    """Return what the command was told of the launch."""
-    return _given.get() or SourceOptions()
-
-
-def machine_given() -> str | None:
-    """Return the machine that the command was told to count for."""
-    return _machine.get()
-
-
-def remark(text: str) -> None:
-    """Say something of what the command was given on standard error."""
-    (_terminal.get() or Terminal()).remarks.print(text, markup=False, soft_wrap=True)
 
 
 def _require_source(given: SourceOptions, words: Sequence[str]) -> None:
@@ -196,15 +191,12 @@ def takes_source(command: Callable[..., None]) -> Callable[..., None]:
 
     def run(*arguments: Any, source: SourceOptions, **options: Any) -> None:
         _require_source(source, [options["kernel"]] if "kernel" in options else options["words"])
-        token = _given.set(source)
-        named = _machine.set(options["asked"].machine if "asked" in options else options.get("machine"))
-        terminal = _terminal.set(terminal_of(options["context"]))
+        machine = options["asked"].machine if "asked" in options else options.get("machine")
+        token = TOLD.set(Told(source, machine, terminal_of(options["context"])))
         try:
             command(*arguments, **options)
         finally:
-            _given.reset(token)
-            _machine.reset(named)
-            _terminal.reset(terminal)
+            TOLD.reset(token)
 
     changed: Any = update_wrapper(run, command)
     changed.__signature__ = inspect.signature(command, eval_str=True)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perflex.cli.arguments import ArgumentError, read_seconds
 from perflex.cli.json_output import print_json
 from perflex.cli.options import JsonOption
 from perflex.cli.terminal import terminal_of
+from perflex.errors import StoreError
+from perflex.file_io import require_writable, saving
 from perflex.store.records import numbers_in_words
 
 if TYPE_CHECKING:
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
 
 store = typer.Typer(no_args_is_help=True, help="List, export, check and prune the stored measurements.")
 
-_AGE = re.compile(r"\s*(\d{1,6})\s*([hdwy])\s*")
-_SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 _StoreOption = Annotated[
     Path | None, typer.Option("--store", help="The store's file; by default PERFLEX_STORE's, or the cache directory's.")
 ]
@@ -78,25 +78,18 @@ def export(
 
     elapsed_s, processor_s, waited_s, stolen_s, others_s (seconds), switches, throttled.
     """
-    from perflex.cli.arguments import ArgumentError, require_writable_file
-    from perflex.file_io import writing
     from perflex.store.contents import write_rows
 
     if out is not None:
-        require_writable_file(out)
+        require_writable(out)
     kept = _existing_store(place)
     if out is None:
         write_rows(kept, typer.get_text_stream("stdout"), as_json=False)
         return
-    lines_of_json = out.suffix in {".json", ".jsonl", ".ndjson"}
-    try:
-        with writing(out) as stream:
-            rows = write_rows(kept, stream, as_json=lines_of_json)
-    except OSError as error:
-        msg = f"cannot write {out}: {error.strerror or error}; name another file with --out"
-        raise ArgumentError(msg, path=out) from error
+    with saving(out) as stream:
+        rows = write_rows(kept, stream, as_json=out.suffix in {".json", ".jsonl", ".ndjson"})
     terminal = terminal_of(context)
-    terminal.remarks.print(f"{rows} samples and failures", markup=False)
+    terminal.remark(f"{rows} samples and failures")
     terminal.show_paths(out)
 
 
@@ -111,7 +104,7 @@ def verify(context: typer.Context, *, place: _StoreOption = None) -> None:
         terminal.show(f"{kept.path} is damaged: {readable} can be read in order")
         terminal.show(*(f"    {problem}" for problem in found.problems))
         advice = f"'perflex store export' writes what can be read; then delete or move {kept.path}, and measure again"
-        terminal.remarks.print(advice, style="red", markup=False, soft_wrap=True)
+        terminal.remark(advice, style="red")
         raise typer.Exit(1)
     numbers_of = (found.sound[name] for name in ("samples", "failures", "nameless"))
     terminal.show(f"{kept.path} is sound: {numbers_in_words(*numbers_of)}")
@@ -129,16 +122,13 @@ def prune(
     yes: Annotated[bool, typer.Option("--yes", help="Delete; without this, only show what would be deleted.")] = False,
 ) -> None:
     """Delete the measurements that meet all given conditions; without --yes, only show what would be deleted."""
-    from perflex.cli.arguments import ArgumentError
     from perflex.store.contents import Selection, remove
 
     # Without a condition everything would go, which nobody means to ask for in passing.
     if not (older_than or failures):
-        msg = "choose what to delete: --older-than or --failures"
-        raise ArgumentError(msg)
-    selection = Selection(_time_before(older_than) if older_than else None, failures)
-    kept = _existing_store(place)
-    removed = remove(kept, selection, dry=not yes)
+        raise ArgumentError("choose what to delete: --older-than or --failures")
+    before = time.time() - read_seconds(older_than, "--older-than") if older_than else None
+    removed = remove(_existing_store(place), Selection(before, failures), dry=not yes)
     terminal_of(context).show(*_removed_lines(removed, done=yes))
 
 
@@ -155,36 +145,20 @@ def _removed_lines(removed: Mapping[str, tuple[int, int]], *, done: bool) -> lis
 
 def _existing_store(place: Path | None) -> Store:
     """Return the store in a file, or the one in use; what was named by mistake must not be taken for a damaged one."""
-    from perflex.cli.arguments import ArgumentError
-    from perflex.errors import StoreError
     from perflex.store.file import is_database
     from perflex.store.store import required_store
 
     store = required_store(place)
-    what = ""
+    path = store.path
     try:
-        if not store.path.exists():
-            what = f"there is no store at {store.path}; measuring makes one, --store names another"
-        elif store.path.is_dir():
-            what = f"{store.path} is a folder; name a file with --store"
-        elif not store.path.is_file():
-            what = f"{store.path} is a device, a pipe or a socket; name a regular file with --store"
-        elif place is not None and not is_database(store.path):
-            what = f"{store.path} is no store of perflex; name another file with --store"
+        if not path.exists():
+            raise ArgumentError(f"there is no store at {path}; measuring makes one, --store names another")
+        if not path.is_file():
+            what = "a folder" if path.is_dir() else "a device, a pipe or a socket"
+            raise ArgumentError(f"{path} is {what}; name a regular file with --store")
+        if place is not None and not is_database(path):
+            raise ArgumentError(f"{path} is no store of perflex; name another file with --store")
     except OSError as error:
-        msg = f"the store {store.path} cannot be used ({error.strerror}); name another file with --store"
-        raise StoreError(msg, path=store.path) from error
-    if what:
-        raise ArgumentError(what, path=store.path)
+        msg = f"the store {path} cannot be used ({error.strerror}); name another file with --store"
+        raise StoreError(msg, path=path) from error
     return store
-
-
-def _time_before(age: str) -> float:
-    """Return the time that lies so far back, in seconds since 1970."""
-    from perflex.cli.arguments import ArgumentError
-
-    match = _AGE.fullmatch(age)
-    if match is None:
-        msg = f"cannot read the age {age!r}; write a number of hours, days, weeks or years, such as 90d"
-        raise ArgumentError(msg, word=age)
-    return time.time() - int(match[1]) * _SECONDS[match[2]]

@@ -68,7 +68,8 @@ class Terminal:
 
     def show_paths(self, *paths: Path) -> None:
         """Print the files that were written, each in one line, however long: they are there to be copied."""
-        self.output.print("\n".join(map(str, paths)), markup=False, soft_wrap=True)
+        for path in paths:
+            self.output.print(str(path), markup=False, soft_wrap=True)
 
     def show_result(self, table: Table, *, most: int | None = None, indent: int = 0, listed: bool = False) -> None:
         """Print a result's table under its caption, of which at most so many rows.
@@ -119,6 +120,10 @@ class Terminal:
 
         return Console(stderr=True, highlight=False, quiet=self.quiet)
 
+    def remark(self, text: str, style: str | None = None) -> None:
+        """Print a remark, in one line."""
+        self.remarks.print(text, style=style, markup=False, soft_wrap=True)
+
     @contextmanager
     def warnings_shown(self, *, doubts: bool = True) -> Iterator[None]:
         """Show perflex's warnings of the block on standard error, each once and in one line.
@@ -138,7 +143,7 @@ class Terminal:
             finally:
                 # Also before an error: a kernel that was left out may be why a fit has too little to go by.
                 for text in dict.fromkeys(str(entry.message) for entry in caught):
-                    self.remarks.print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
+                    self.remark(f"warning: {text}", style="yellow")
 
     @contextmanager
     def progress(self, title: str) -> Iterator[Callable[[int, int, str], None]]:
@@ -171,20 +176,16 @@ def printable() -> Iterator[None]:
                 stream.reconfigure(errors=errors)
 
 
-def discard_output() -> None:
-    """Write nothing to standard output any more, not even at the process's end."""
-    _discard(sys.stdout)
-
-
 def discard_full_errors() -> None:
     """Write nothing to standard error any more if it takes no more: Python would end with a code of its own."""
     try:
         sys.stderr.flush()
     except OSError:
-        _discard(sys.stderr)
+        discard(sys.stderr)
 
 
-def _discard(stream: TextIO) -> None:
+def discard(stream: TextIO) -> None:
+    """Write nothing to a stream any more, not even at the process's end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

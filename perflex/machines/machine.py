@@ -10,7 +10,7 @@ from perflex.html import shown_by
 from perflex.tables import Column, Table, fixed, number, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 # What each unit is in SI units; units of one dimension can stand for one another in a file.
 UNITS: Mapping[str, Mapping[str, float]] = {
@@ -57,6 +57,9 @@ class Source:
     kind: str
     # The document or measurement.
     text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
 
 
 # Warp-level instructions, and the levels that transactions go to.
@@ -385,7 +388,7 @@ class Machine:
 
     def source_lines(self) -> list[str]:
         """Return the sources that the tables cite, a line each."""
-        return [f"[{number}] {source.kind}: {source.text}" for source, number in self._numbered().items()]
+        return [f"[{number}] {source}" for source, number in self._numbered().items()]
 
     def _cited(self, key: str) -> str:
         """Return the numbers of the sources of a fact, or of all facts of a level."""
@@ -449,11 +452,6 @@ _STREAMS = (
     text("name", "benchmark"), number("bandwidth", unit="GB/s", factor=1e-9), fixed("loads"), fixed("stores"),
     fixed("write_allocates"), text("source"),
 )  # fmt: skip
-
-
-def machine_table(machines: Iterable[Machine]) -> Table:
-    """Return a row for each machine."""
-    return Table.of("", [text("name"), text("vendor"), text("kind"), text("aliases", "devices")], machines)
 
 
 FACTS: Mapping[str, Fact] = {

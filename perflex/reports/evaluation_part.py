@@ -55,7 +55,7 @@ def _notices(evaluation: DeviceEvaluation) -> Iterator[tuple[str, str]]:
     if not points:
         yield "problem", "no study has measured times"
     for result in evaluation.studies:
-        if result.points and result.beats_baselines(result.model, result.chosen_with) is False:
+        if result.beats_baselines(result.model, result.chosen_with) is False:
             yield "warning", f"{result.study.name}: {result.judgement}"
     # As far as kernels of a device repeat, drift means nothing.
     floors = [result.noise_floor for result in evaluation.studies if not math.isnan(result.noise_floor)]

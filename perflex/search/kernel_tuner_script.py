@@ -9,7 +9,6 @@ import io
 import os
 import runpy
 import sys
-import traceback
 from contextlib import chdir, contextmanager, redirect_stdout
 from dataclasses import dataclass, field, fields
 from importlib.abc import Loader, MetaPathFinder
@@ -23,7 +22,7 @@ import numpy as np
 from perflex.errors import PerflexError, SpaceError
 from perflex.search.compiler_options import read_options
 from perflex.search.constraints import constraints_of
-from perflex.search.modules_beside import modules_beside
+from perflex.search.modules_beside import line_of, modules_beside
 from perflex.search.tuned_source import BLOCK_SIZES, LANGUAGES, USUAL_BLOCK, GridRule, TunedSource
 
 if TYPE_CHECKING:
@@ -134,8 +133,7 @@ def _call_of(path: Path, arguments: Sequence[str]) -> TuneCall:
         raise
     # The user's script may raise anything.
     except Exception as error:
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-        line = getattr(error, "lineno", None) or (lines[-1] if lines else 1)
+        line = getattr(error, "lineno", None) or line_of(error, path) or 1
         msg = (
             f"{path}, line {line}: {type(error).__name__}: {error}; the script must run up to its call of tune_kernel; "
             "arguments follow its name in quotes: 'SCRIPT.py ARGUMENT ...'"

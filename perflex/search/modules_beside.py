@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,3 +43,9 @@ def modules_beside(folder: Path) -> Iterator[None]:
             origin = Path(getattr(sys.modules.get(each), "__file__", None) or "")
             if folder in origin.parents[:2]:
                 _beside[each] = folder
+
+
+def line_of(error: BaseException, path: Path) -> int | None:
+    """Return the last line of an executed file that an error came through; None where it came through none."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return lines[-1] if lines else None

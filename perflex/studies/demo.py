@@ -8,7 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perflex.calibration.acceptance import save_if_acceptable
+from perflex.calibration.account import noise_floor_lines
 from perflex.errors import FileFormatError, MeasurementError, warn
+from perflex.search.accuracy import DIFFERENT
+from perflex.studies.evaluation.baselines import copy_kernel
 from perflex.studies.evaluation.files import draw_study
 from perflex.studies.evaluation.run import evaluate_device
 from perflex.studies.evaluation.studies import STUDIES
@@ -143,6 +146,45 @@ def demo_summary(evaluation: DeviceEvaluation) -> dict[str, Any]:
         "sub_group_size": calibration.sub_group_size,
         "measurement_kernels": len(calibration.fit.kernels),
     }
+
+
+def demo_lines(evaluation: DeviceEvaluation, *, sizes_given: bool = False) -> tuple[list[str], list[str]]:
+    """Return what is said above and below the table of models and baselines."""
+    (result,) = evaluation.studies
+    found = demo_summary(evaluation)
+    errors = ", ".join(f"{variant} {100 * error:.1f} %" for variant, error in found["geomean_error"].items())
+    ranked = f"ranked correctly: {found['pairs_ranked_right']:g} of {found['pairs']} sizes"
+    above = [
+        f"geometric mean of relative error: {errors}",
+        f"{ranked} at which the variants differ by over {100 * DIFFERENT:.0f} %",
+        "compared with trivial baselines, over both variants:",
+    ]
+    # The last are kernels to predict, of which warnings tell; what is left out of these before is what baselines need.
+    beside, targets = ("matmul_sq(", copy_kernel().name), len(result.study.sizes) * len(result.study.variants)
+    skipped = evaluation.skipped[: len(evaluation.skipped) - (targets - len(result.points))]
+    below = [
+        f"no baseline from {label}: {why.removeprefix(f'{label}: ')}"
+        for label, why in skipped
+        if label.startswith(beside)
+    ]
+    below += [result.judgement] if result.judgement else []
+    below += noise_floor_lines(result.calibrations[result.model])
+    if evaluation.drift is not None:
+        below.append(
+            f"drift {100 * evaluation.drift:+.1f} %: change of measurement kernels' times from the calibration to the "
+            "check (it is part of every error, and near 0 on a machine that does nothing else)"
+        )
+    # Whoever names sizes is spared the reason for ours.
+    if not sizes_given:
+        below.append(
+            "sizes are odd multiples of 32: at multiples of large powers of two a CPU's caches hold few rows of a "
+            "matrix, which a constant cost per access cannot describe (try --sizes 512,1024)"
+        )
+    below.append(
+        f"{found['measurement_kernels']} measurement kernels: microbenchmarks, and parts of the variants, timed (the "
+        f"memory accesses of the variants without their arithmetic); {evaluation.seconds:.0f} s in all"
+    )
+    return above, below
 
 
 def _plain(measures: dict[str, float]) -> dict[str, float | None]:

@@ -28,7 +28,7 @@ def test_general_is_the_model_of_the_devices_kind(default_device):
     on_cpu = ready_model("general", replace(default_device, kind="cpu"))
     assert on_cpu.description.name == "general_cpu"
     # Made for the sizes of caches, its kernels keep theirs.
-    assert on_cpu.scale() == 1.0
+    assert on_cpu.scale == 1.0
     assert ready_model("madd_only", fake()).timing == TimingOptions()
     with pytest.raises(FileFormatError, match="did you mean 'general_"):
         ready_model("general_xpu", fake())
@@ -50,7 +50,7 @@ general: true
 fixed_sizes: true
 timing: {trials: 3}
 """)
-    assert ready_model(str(path), fake()).scale() == 1.0
+    assert ready_model(str(path), fake()).scale == 1.0
     calibration = calibrate(str(path), device=fake())
     assert calibration.options["trials"] == calibration.options["min_trials"] == 3
     path.write_text(path.read_text().replace("work-group}", "banana}"))
@@ -62,7 +62,7 @@ timing: {trials: 3}
 
 def test_a_model_string_is_used_as_one():
     found = ready_model("p_group * f_thread_groups", fake())
-    assert (found.model.expression, found.scale(), found.kernels()) == ("p_group * f_thread_groups", 1.0, [])
+    assert (found.model.expression, found.scale, found.kernels()) == ("p_group * f_thread_groups", 1.0, [])
     kernels = KernelCollection(ALL_GENERATORS).generate_kernels(["empty", "ngroups:16,64"])
     found = calibrate("p_group * f_thread_groups", kernels, device=fake())
     assert dict(found.params) == pytest.approx({"p_group": 1e-6})

@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from perflex.cli.kernel_files import load_kernel
 from perflex.devices.device import DeviceInfo
 from perflex.errors import MeasurementError
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 LOOKS_UP = (
     "from perflex.cli.completion import complete_machine, complete_model; complete_machine(''); complete_model('')"
 )
@@ -89,7 +91,7 @@ def test_sizes_are_read():
     for words in (["n"], ["n="], ["=3"], ["n=1.5"], ["n=two"], ["1n=2"], ["n=1", "n=2"], ["n=1=2"]):
         with pytest.raises(ArgumentError, match=r"write name=value|must be an integer|given twice"):
             read_sizes(words)
-    with pytest.raises(ArgumentError, match=r"n=2,3 has several values, which only 'predict' and 'layers' take"):
+    with pytest.raises(ArgumentError, match=r"n=2,3 has several values, which this command does not take"):
         read_sizes(["m=1", "n=2,3"])
 
 
@@ -118,3 +120,31 @@ def test_errors_of_files_and_caches_in_users_code_are_passed_on(tmp_path):
     path.write_text("import sqlite3\n\ndef full():\n    raise sqlite3.OperationalError('full')\n")
     with pytest.raises(sqlite3.OperationalError, match="full"):
         load_kernel(f"{path}:full")
+
+
+MATMUL, TRANSPOSE = f"{EXAMPLES / 'matmul.py'}:naive", f"{EXAMPLES / 'transposes.py'}:tiled"
+
+
+@pytest.mark.parametrize(
+    ("words", "entries"),
+    [
+        (("features", MATMUL, "-f", "f_op_float32_madd"), lambda found: found["features"]),
+        (("features", "examples/matmul.cl:tiled<<<(n/16, n/16), (16, 16)>>>", "--lines"), lambda found: found["lines"]),
+        (("volumes", TRANSPOSE, "--machine", "V100"), lambda found: {k: v for k, v in found.items() if k != "sizes"}),
+    ],
+)
+def test_what_is_found_at_several_sizes_is_what_is_found_at_each(words, entries, content, shown, monkeypatch):
+    monkeypatch.chdir(EXAMPLES.parent)
+    series = content(*words, "n=64:128:64")
+    assert [one["sizes"] for one in series] == [{"n": 64}, {"n": 128}]
+    assert [entries(one) for one in series] == [content(*words, f"n={n}") for n in (64, 128)]
+    assert shown(*words, "n=64,128") == shown(*words, "n=64") + shown(*words, "n=128")
+
+
+def test_a_roofline_of_several_sizes_has_each(content, shown):
+    words = ("roofline", TRANSPOSE, "--machine", "V100", "--time", "bound")
+    kernels = content(*words, "n=64,128")["kernels"]
+    assert kernels == [content(*words, f"n={n}")["kernels"][0] for n in (64, 128)]
+    lines = [line.split() for line in shown(*words, "n=64,128").splitlines()]
+    # Beside the names of each of the four tables.
+    assert lines.count(["sizes", "n=64", "n=128"]) == 4

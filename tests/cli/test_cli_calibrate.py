@@ -1,13 +1,10 @@
 """``perflex calibrate``: what it measures, what it leaves out, what it says and writes."""
 
-import re
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 
-import numpy as np
 import pytest
 
 from perflex import Calibration, TimingOptions, calibrate
-from perflex.cli.calibrate import noise_floor_lines
 from perflex.errors import MeasurementError, PerflexWarning
 from perflex.testing import FakeDevice
 
@@ -114,13 +111,3 @@ def test_on_a_device(tmp_path, model, default_device, shown):
     loaded = Calibration.load(out)
     assert loaded.params["p_a"] > 0
     assert loaded.device["name"] == default_device.name
-
-
-def test_what_the_noise_floor_is_is_said():
-    older = Calibration.load("matmul_sq_amd_epyc_4cores_intel_opencl")
-    (line,) = noise_floor_lines(older)
-    assert re.fullmatch(r"noise floor: \S+ % \(median spread of single timings; there are too few .*\)", line)
-    table = replace(older.table, repeatability=np.full(len(older.table), 0.012))
-    (line,) = noise_floor_lines(replace(older, table=table, noise_floor=0.012))
-    assert line == "noise floor: 1.2 % (by how much a kernel's time differs between measurements)"
-    assert noise_floor_lines(replace(older, noise_floor=None)) == []

@@ -105,7 +105,7 @@ def test_a_calibration_goes_into_a_regular_file(command, what, tmp_path, refused
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-@pytest.mark.parametrize("words", [["machine", "list"], ["machine", "list", "--json"], ["--help"]])
+@pytest.mark.parametrize("words", [["list", "machines"], ["list", "machines", "--json"], ["--help"]])
 def test_a_full_standard_output(words):
     command = [sys.executable, "-m", "perflex", *words]
     with Path("/dev/full").open("w") as out:

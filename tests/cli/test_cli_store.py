@@ -222,8 +222,8 @@ def test_what_prune_takes(store, words, left):
     [
         (["prune"], "choose what to delete: --older-than"),
         (["prune", "--yes"], "choose what to delete: --older-than"),
-        (["prune", "--older-than", "soon", "--yes"], "cannot read the age 'soon'"),
-        (["prune", "--older-than", "-5d", "--yes"], "cannot read the age '-5d'"),
+        (["prune", "--older-than", "soon", "--yes"], "cannot read --older-than 'soon'"),
+        (["prune", "--older-than", "-5d", "--yes"], "cannot read --older-than '-5d'"),
     ],
 )
 def test_prune_wants_to_know_what(store, words, told, capsys):
@@ -240,7 +240,7 @@ def test_files_that_are_no_store(command, tmp_path, capsys):
     assert f"there is no store at {missing}" in capsys.readouterr().err
     assert not missing.exists()
     assert main([*words, "--store", str(tmp_path)]) == 2
-    assert f"{tmp_path} is a folder; name a file" in capsys.readouterr().err
+    assert f"{tmp_path} is a folder; name a regular file" in capsys.readouterr().err
     notes = tmp_path / "notes.txt"
     notes.write_text("something that was named by mistake\n" * 1000)
     assert main([*words, "--store", str(notes)]) == 2

@@ -24,7 +24,7 @@ QUICK = {
     "predict": f"{POCL} examples/matmul.py:naive n=64 --confidence 0.9",
     "rank": f"{POCL} {KERNELS} n=64",
     "prune": f"{POCL} space.yaml",
-    "volumes": f"{STENCIL} nx=640 ny=512",
+    "volumes": f"{STENCIL} nx=640 ny=512,1024",
     "layers": f"{JACOBI} M=1000",
     "layers, a series": f"{JACOBI} M=1000:1500:500",
     "block": f"{JACOBI} M=1000",
@@ -52,7 +52,7 @@ def documented():
     text = (TOP / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
     found = {}
     for section in re.split(r"^## perflex ", text, flags=re.MULTILINE)[1:]:
-        heading, _, body = section.partition("\n")
+        heading, _, body = section.partition("| Key of ")[0].partition("\n")
         everything = set()
         always = set()
         optional = False

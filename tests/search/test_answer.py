@@ -74,10 +74,10 @@ def test_a_function_says_what_to_expect(default_device):
 
 def counted(*, lsize, first):
     """Whole numbers, of which those of variants differ by one in 10,000."""
+    arguments = [lp.GlobalArg("y", np.int32, shape="n"), lp.ValueArg("n", np.int32)]
     kernel = lp.make_kernel(
-        "{[i]: 0 <= i < n}", f"y[i] = {first} + i",
-        [lp.GlobalArg("y", np.int32, shape="n"), lp.ValueArg("n", np.int32)], name="counted", lang_version=(2018, 2), target=lp.PyOpenCLTarget(),
-    )  # fmt: skip
+        "{[i]: 0 <= i < n}", f"y[i] = {first} + i", arguments, lang_version=(2018, 2), target=lp.PyOpenCLTarget()
+    )
     kernel = lp.assume(kernel, f"n >= 1 and n mod {lsize} = 0")
     return lp.split_iname(kernel, "i", lsize, outer_tag="g.0", inner_tag="l.0")
 

@@ -39,7 +39,7 @@ def machine(monkeypatch, tmp_path):
         made.asked += names
         return made.devices
 
-    monkeypatch.setattr("perflex.cli.devices._to_examine", devices)
+    monkeypatch.setattr("perflex.cli.devices.chosen_devices", devices)
     monkeypatch.setattr("perflex.devices.listing.find_device", lambda _: made.devices[0])
     monkeypatch.setattr("perflex.calibration.ready.chosen_device", lambda *_: made.devices[0])
     # Of the test machine itself nothing is read, and its clock stands.

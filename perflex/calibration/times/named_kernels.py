@@ -45,7 +45,7 @@ class NamedKernels:
     """Makes the kernels that rows of a table name, each variant once."""
 
     def __init__(self, known: Mapping[str, Any] | ModuleType | None = None) -> None:
-        self.known: dict[str, Any] = _own_functions(known) if inspect.ismodule(known) else dict(known or {})
+        self.known: dict[str, Any] = own_functions(known) if inspect.ismodule(known) else dict(known or {})
         # Rows of one variant share a kernel, which is then described and counted once.
         self._made: dict[tuple[Any, ...], Any] = {}
 
@@ -148,7 +148,8 @@ def label_key(text: str) -> Hashable:
     return name, frozenset(stated.items()), found and found[3]
 
 
-def _own_functions(module: ModuleType) -> dict[str, Any]:
+def own_functions(module: ModuleType) -> dict[str, Any]:
+    """Return the functions and kernels of a module by name, without what it keeps to itself."""
     # What the file imports is not its own: a table shall not call that.
     return {
         name: value

@@ -70,7 +70,9 @@ class StudyResult:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Models and baselines that predict all points, models first."""
+        """Models and baselines that predict all points, models first; none without measured times."""
+        if not self.points:
+            return ()
         named = dict.fromkeys((*self.calibrations, *self.knowledge))
         return tuple(name for name in named if all(name in point.predicted_s for point in self.points))
 
@@ -110,7 +112,7 @@ class StudyResult:
     @property
     def judgement(self) -> str:
         """Whether the used model is worth it, in a few sentences; empty without measured times or baselines."""
-        best = self.best_baseline(self.chosen_with) if self.points else None
+        best = self.best_baseline(self.chosen_with)
         if best is None:
             return ""
         model, baseline = self._figures(self.model), self._figures(best)

@@ -65,7 +65,7 @@ def summary_table(evaluations: Iterable[DeviceEvaluation], *, variants: bool | N
 
     def rows(result: StudyResult) -> Iterator[Sequence[Any]]:
         each = dict.fromkeys(point.variant for point in result.points)
-        over_all = (None,) if each and variants is not True else ()
+        over_all = () if variants is True else (None,)
         for variant in (*(() if variants is False else each), *over_all):
             for name in result.methods:
                 used, knowledge = name == result.model, result.knowledge.get(name)
