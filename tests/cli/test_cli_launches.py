@@ -12,6 +12,7 @@ import pytest
 import perflex
 from perflex.__main__ import main
 from perflex.cli import kernel_files
+from perflex.cli.options import Told
 from perflex.triton import Configuration, LaunchedKernel, TritonKernel, TritonLaunch
 from support.closed_form_products import launched
 
@@ -137,5 +138,5 @@ def test_a_launch_is_counted_for_the_machine(
 ) -> None:
     (tmp_path / "launches.py").write_text("def launch():\n    pass\n", encoding="utf-8")
     monkeypatch.setattr(kernel_files, "_has_triton", lambda _: True)
-    monkeypatch.setattr(kernel_files, "machine_given", lambda: machine)
+    monkeypatch.setattr(kernel_files, "TOLD", SimpleNamespace(get=lambda: Told(machine=machine)))
     assert cast("LaunchedKernel", kernel_files.load_kernel(f"{tmp_path}/launches.py:launch")).capability == capability
