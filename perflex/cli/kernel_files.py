@@ -262,8 +262,8 @@ def _made(reference: str, kinds: tuple[type, ...]) -> object:
         try:
             inspect.signature(found).bind()
         except TypeError as error:
-            way = "give its arguments defaults or wrap it in a function"
-            raise ArgumentError(f"{name} in {path}: {error}; {way}") from None
+            msg = f"{name} in {path}: {error}; give its arguments defaults or wrap it in a function"
+            raise ArgumentError(msg) from None
         with _own_errors(path, f" in {name}"):
             return found()
 
