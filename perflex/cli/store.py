@@ -127,6 +127,9 @@ def prune(
     # Without a condition everything would go, which nobody means to ask for in passing.
     if not (older_than or failures):
         raise ArgumentError("choose what to delete: --older-than or --failures")
+    # Who leaves the unit out does not mean seconds.
+    if older_than and older_than.strip()[-1:].isdigit():
+        raise ArgumentError(f"--older-than {older_than} has no unit; write e.g. 12h, 90d or 1y")
     before = time.time() - read_seconds(older_than, "--older-than") if older_than else None
     removed = remove(_existing_store(place), Selection(before, failures), dry=not yes)
     terminal_of(context).show(*_removed_lines(removed, done=yes))

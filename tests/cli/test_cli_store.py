@@ -137,7 +137,7 @@ def test_export_to_a_full_disk(store, tmp_path, capsys):
     out.symlink_to("/dev/full")
     assert run(store, "export", "--out", str(out)) == 2
     assert capsys.readouterr().err.strip() == (
-        f"perflex: error: cannot write {out}: No space left on device; name another file with --out"
+        f"perflex: error: cannot write {out}: No space left on device; name another file"
     )
 
 
@@ -223,6 +223,7 @@ def test_what_prune_takes(store, words, left):
         (["prune"], "choose what to delete: --older-than"),
         (["prune", "--yes"], "choose what to delete: --older-than"),
         (["prune", "--older-than", "soon", "--yes"], "cannot read --older-than 'soon'"),
+        (["prune", "--older-than", "30", "--yes"], "--older-than 30 has no unit; write e.g. 12h, 90d or 1y"),
         (["prune", "--older-than", "-5d", "--yes"], "cannot read --older-than '-5d'"),
     ],
 )
