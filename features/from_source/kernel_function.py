@@ -214,8 +214,14 @@ def required_work_group(
     folders: Sequence[str | Path],
     language: Language | None = None,
 ) -> list[Any] | None:
-    """Return the work-group that a kernel's ``reqd_work_group_size`` states; None if it states none."""
+    """Return the work-group that a kernel's ``reqd_work_group_size`` states; None if it states none.
+
+    An UnsupportedKernelError where there is no such kernel.
+    """
     looked = list(map(str, folders))
+    unit, root = parsed(path, source, defines, looked, language)
+    if not _kernels(root, name):
+        raise _no_kernel(path, name, root, unit)
     for function in kernels_in(path, source, defines, looked, language):
         for each in function.children if function.spelling == name else ():
             stated = re.match(r"(?:__)?reqd_work_group_size(?:__)? \((.*?)\)(?: \) \).*)?$", " ".join(each.words))

@@ -141,12 +141,6 @@ def split_words(words: Iterable[str]) -> tuple[list[str], list[str]]:
     return kernels, [word for word in words if word not in kernels]
 
 
-def read_kernels_and_sizes(words: Iterable[str]) -> tuple[list[str], dict[str, int]]:
-    """Return which words name kernels, and the sizes of one value each that the others give."""
-    kernels, sizes = split_words(words)
-    return kernels, read_sizes(sizes)
-
-
 def require_known_sizes(given: Iterable[str], kernels: Iterable[Any], sizes: Mapping[str, Any]) -> None:
     """Refuse given sizes that none of the kernels, described at `sizes`, has."""
     left, there = dict.fromkeys(given), dict[str, None]()

@@ -17,6 +17,7 @@ from perflex.cli.json_output import picked, print_json, stamped
 from perflex.cli.launches import is_launch, predictor_of
 from perflex.cli.options import (
     KERNEL_FILES,
+    SERIES,
     SPACE_FILES,
     CachesOption,
     DeviceOption,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 SHOWN = 20
 SPACE_WORDS = "[CALIBRATION] SPACE [SIZES]..."
 SPACE_HELP = f"A calibration file, unless --machine names a GPU; {SPACE_FILES}; name=value of sizes."
+_SERIES_HELP = SPACE_HELP.replace("name=value of sizes", SERIES)
 _SCHEMA = "perflex-pruning/1"
 _WORD = re.compile(r"(?P<kind>promise)(?::(?P<loss>[^,]*)(?:,(?P<confidence>.*))?)?|(?P<share>[\d.]+)%|(?P<number>\d+)")
 _TABLES = (".csv", ".json.gz", ".csv.gz")
@@ -104,7 +106,7 @@ def rank(
         typer.Argument(
             metavar="[CALIBRATION] KERNEL... [SIZES]...",
             help=f"A calibration file, unless --machine names a GPU; "
-            f"of each kernel {KERNEL_FILES}, or one file of a source with tunables; name=value of each size.",
+            f"of each kernel {KERNEL_FILES}, or one file of a source with tunables; {SERIES}.",
         ),
     ],
     *,
@@ -117,7 +119,7 @@ def rank(
 @takes_options("asked", AskedToPrune)
 def prune(
     context: typer.Context,
-    words: Annotated[list[str], typer.Argument(metavar=SPACE_WORDS, help=SPACE_HELP)],
+    words: Annotated[list[str], typer.Argument(metavar=SPACE_WORDS, help=_SERIES_HELP)],
     *,
     asked: Asked,
 ) -> None:
@@ -130,43 +132,58 @@ def prune(
 
 def _ranked(context: typer.Context, words: list[str], asked: Asked, *, prunes: bool) -> None:
     """Do what both commands do: `prune` takes a space alone, and says in JSON what the choice rests on."""
-    from perflex.cli.arguments import (
-        is_space,
-        read_calibration,
-        read_kernels_and_sizes,
-        require_known_sizes,
-        require_writable_folder,
-    )
-    from perflex.cli.kernel_files import load_kernel, load_variants, require_sizes_of
-    from perflex.search.counted_variants import variants_of
-    from perflex.search.triton_configurations import with_code
+    from perflex.cli.arguments import is_space, read_calibration, read_series, require_writable_folder, split_words
+    from perflex.cli.kernel_files import load_kernel, load_variants
 
     _refuse(words, asked)
-    terminal, keep, machine = terminal_of(context), read_keep(asked.keep), asked.machine
-    loaded, rest = read_calibration(words, machine, SPACE_FILES if prunes else KERNEL_FILES)
+    terminal, keep = terminal_of(context), read_keep(asked.keep)
+    loaded, rest = read_calibration(words, asked.machine, SPACE_FILES if prunes else KERNEL_FILES)
     given = len(rest) < len(words)
-    words, sizes = read_kernels_and_sizes(rest)
+    words, sizes = split_words(rest)
+    series = read_series(sizes)
+    if len(series) > 1 and (asked.out is not None or asked.times is not None):
+        raise ArgumentError("--times are of one value of each size, and --out writes one ranking; give one value each")
     if asked.out is not None:
         require_writable_folder(asked.out, context)
     alone = len(words) == 1 and (prunes or is_space(words[0]))
     found = load_variants(words[0]) if alone else {word: load_kernel(word) for word in words}
     found, loaded = _of_launch(found, loaded, asked, given=given)
     loaded = loaded.assuming(launches=asked.launches, caches=asked.caches)
-    if isinstance(found, dict):
-        require_known_sizes(sizes, found.values(), sizes)
-    else:
-        require_sizes_of(found, sizes)
-    with terminal.warnings_shown(doubts=False):
-        with counting(terminal, "rank:", found) as run:
-            variants = variants_of(found, loaded, sizes, machine=machine, run=run)
-        variants = with_code(variants, loaded, asked.compiled, machine)
-        ranking, batch, on = _measured(terminal, variants, loaded, keep, asked)
-    if asked.out is not None:
-        _write(ranking, on, asked.out)
-    if asked.as_json:
-        print_json(_content(ranking, batch, on) if prunes else _rows(terminal, ranking, on))
-    else:
+    content: list[dict[str, Any]] = []
+    for each in series:
+        ranking, batch, on = _ranked_at(terminal, found, each, loaded, keep, asked)
+        at: dict[str, Any] = {"sizes": each} if len(series) > 1 else {}
+        if asked.out is not None:
+            _write(ranking, on, asked.out)
+        if asked.as_json:
+            rows = [_content(ranking, batch, on)] if prunes else _rows(terminal, ranking, on)
+            content += [row | at for row in rows]
+            continue
+        if at:
+            terminal.show(", ".join(f"{name}={value}" for name, value in each.items()))
         _show(terminal, ranking, batch, on, most=None if isinstance(found, dict) else SHOWN)
+    if asked.as_json:
+        print_json(content[0] if prunes and len(series) == 1 else content)
+
+
+def _ranked_at(
+    terminal: Terminal, variants: Any, sizes: dict[str, int], loaded: Calibration, keep: Keep, asked: Asked
+) -> tuple[Ranking, dict[str, float], str]:
+    """Return a ranking at some sizes, with what was measured before, and where."""
+    from perflex.cli.arguments import require_known_sizes
+    from perflex.cli.kernel_files import require_sizes_of
+    from perflex.search.counted_variants import variants_of
+    from perflex.search.triton_configurations import with_code
+
+    if isinstance(variants, dict):
+        require_known_sizes(sizes, variants.values(), sizes)
+    else:
+        require_sizes_of(variants, sizes)
+    with terminal.warnings_shown(doubts=False):
+        with counting(terminal, "rank:", variants) as run:
+            found = variants_of(variants, loaded, sizes, machine=asked.machine, run=run)
+        found = with_code(found, loaded, asked.compiled, asked.machine)
+        return _measured(terminal, found, loaded, keep, asked)
 
 
 def _of_launch(variants: Any, loaded: Calibration, asked: Asked, *, given: bool) -> tuple[Any, Calibration]:
@@ -174,8 +191,7 @@ def _of_launch(variants: Any, loaded: Calibration, asked: Asked, *, given: bool)
     kernels = list(variants.values()) if isinstance(variants, dict) else [variants]
     if not any(map(is_launch, kernels)):
         if asked.compiled:
-            msg = "--compile is for a function that launches a Triton kernel; leave it out"
-            raise ArgumentError(msg)
+            raise ArgumentError("--compile is for a function that launches a Triton kernel; leave it out")
         return variants, loaded
     if len(kernels) > 1:
         msg = "a launch of a Triton kernel is ranked alone, for its configurations are; give one"

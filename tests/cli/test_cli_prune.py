@@ -69,6 +69,19 @@ def test_json_of_a_function(calibration, space, content):
     assert all(row["measured_s"] is None for row in found["table"])
 
 
+def test_series_of_sizes_are_ranked_one_after_the_other(calibration, space, content, shown, refused, tmp_path):
+    words = ("prune", calibration, space, "n=128,256", "--keep", "2")
+    found = content(*words)
+    assert [one["sizes"] for one in found] == [{"n": 128}, {"n": 256}]
+    alone = [content(*words[:3], f"n={n}", *words[4:]) for n in (128, 256)]
+    assert [one["table"] for one in found] == [one["table"] for one in alone]
+    lines = shown(*words).splitlines()
+    assert [line for line in lines if line.startswith("n=")] == ["n=128", "n=256"]
+    rows = content("rank", calibration, "examples/matmul.py:naive", "examples/matmul.py:prefetching", "n=128,256")
+    assert [(row["sizes"]["n"], row["rank"]) for row in rows] == [(128, 1), (128, 2), (256, 1), (256, 2)]
+    assert "one value each" in refused(*words, "--out", tmp_path)
+
+
 def test_a_device_without_measuring_is_refused(calibration, space, refused):
     told = refused("prune", calibration, space, "n=128", "--device", "some GPU")
     assert "--device says where --time or --measure times variants, and nothing is timed without" in told
