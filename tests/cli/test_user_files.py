@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from perflex.cli.arguments import is_space, read_kernels_and_sizes
+from perflex.cli.arguments import is_space, split_words
 from perflex.cli.kernel_files import load_kernel, load_kernels, load_variants
 
 KERNEL = """import loopy as lp
@@ -69,7 +69,7 @@ def test_variants_import_what_lies_beside_them_when_they_are_built(tmp_path):
     "word", ["n=5/k.yaml", "n=5.yml", "n=5/k.py:naive", "n=5/k.cl:naive", "n=5/tune.py", "tune.py --n=5", "n=5/t1.json"]
 )
 def test_kernels_whose_names_hold_an_equals_sign_are_no_sizes(word):
-    assert read_kernels_and_sizes([word, "n=5"]) == ([word], {"n": 5})
+    assert split_words([word, "n=5"]) == ([word], ["n=5"])
 
 
 def test_a_space_whose_name_holds_an_equals_sign_is_no_size(tmp_path):
