@@ -173,7 +173,10 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex prune' predic
         (f"{JACOBI} --machine clx M=10 N=10 --out x.png", "one series of sizes"),
         (f"{JACOBI} --machine clx M=10 N=10 --block x=4", "no loop 'x'"),
         (f"{JACOBI} --machine clx M=10 N=1-5", "series first:last:step, not '1-5'"),
-        ("block examples/jacobi.py:seven_point --machine Gold-6248 N=6 M=16:48:16", "M=16:48:16 has several values, which this command does not take"),
+        (
+            "block examples/jacobi.py:seven_point --machine Gold-6248 N=6 M=16:48:16",
+            "M=16:48:16 has several values, which this command does not take",
+        ),
         (f"{JACOBI} --machine clx M=10 N=10:20:5 --out x.txt", "--out x.png"),
         (f"{JACOBI} --machine clx M=10 N=10:20:5 --out nowhere/x.png", "cannot write"),
         ("volumes examples/stencil.py:star25 --machine V100 nx=64", "needs a value for size ny, nz"),
