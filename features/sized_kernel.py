@@ -41,10 +41,16 @@ class SizedKernel:
         Raises
         ------
         MeasurementError
-            The kernel is a Scop, which can only be counted.
+            The kernel is a Scop or one of Triton's, which can only be counted.
         """
         from perflex.features.scop.scop import Scop
+        from perflex.features.tiles.tile_kernel import TileKernel
 
+        if isinstance(self.kernel, TileKernel):
+            msg = (
+                f"perflex does not run Triton kernel {self.kernel.name!r}; give tune(measure=), or an autotuner's times"
+            )
+            raise MeasurementError(msg, kernel=self.label)
         if isinstance(self.kernel, Scop):
             msg = (
                 f"kernel {self.kernel.name!r} is a description (Scop), which can be counted but not built or launched; "

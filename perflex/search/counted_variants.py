@@ -259,12 +259,15 @@ def variants_of(
     work = Work(build, features, target, model.output_feature, calibration.device)
     if isinstance(variants, Space):
         return extract_space(variants.enumerated(), work, sizes, run)
-    given: Any = variants
-    if hasattr(given, "launch"):
-        given = given.launch(sizes or {})
-    if hasattr(given, "configurations"):
-        given, sizes = given.kernels(_SAMPLED), {}
-    named = list(given.items()) if isinstance(given, Mapping) else _named(given)
+    if not isinstance(variants, (Mapping, list, tuple)):
+        # Which takes long to import.
+        from perflex.features.from_triton.launches import LaunchedKernel, TritonLaunch
+
+        if isinstance(variants, LaunchedKernel):
+            variants = variants.launch(sizes or {})
+        if isinstance(variants, TritonLaunch):
+            variants, sizes = variants.kernels(_SAMPLED), {}
+    named = list(variants.items()) if isinstance(variants, Mapping) else _named(variants)
     if not named:
         msg = "there are no variants to rank"
         raise CalibrationError(msg)

@@ -133,6 +133,7 @@ def ranked(
     machine: str | Path | Machine | None,
     *,
     timed: bool = False,
+    intervals: bool = True,
 ) -> Ranking:
     """Return the ranking of counted variants; `timed` says that the times are of all that do not fail."""
     predicted = found.predicted(calibration)
@@ -144,8 +145,10 @@ def ranked(
         # Fast variants unlike any of the batch are not learned: what either expects to be fast may be the fastest.
         least = np.minimum(np.exp(forecast.logs), predicted * np.median(given / predicted[index]))
         predicted, order, (low, high) = np.exp(forecast.logs), forecast.order, forecast.interval
-    else:
+    elif intervals:
         low, high = _intervals(calibration, found, predicted, machine)
+    else:
+        low = high = np.full(len(found), np.nan)
     seconds_of = np.full(len(found), np.nan)
     seconds_of[index] = given
     if timed and not isinstance(keep, Promise):

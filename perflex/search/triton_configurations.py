@@ -121,8 +121,9 @@ class _Predictor:
         return with_code(found, self.calibration, compiled, self.machine)
 
     def ranking(self, launch: TritonLaunch, keep: float, compiled: int) -> Ranking:
-        """Return the configurations of a launch in their order, without a warning; errors as `rank`."""
-        return ranking.ranked(self.variants(launch, compiled), self.calibration, keep, {}, self.machine)
+        """Return the configurations of a launch in their order, without intervals and warnings; errors as `rank`."""
+        found = self.variants(launch, compiled)
+        return ranking.ranked(found, self.calibration, keep, {}, self.machine, intervals=False)
 
     def doubts(self, places: Iterable[Ranked]) -> list[str]:
         """Return the doubts of some predictions, each once; that there is no calibration who gives none knows."""

@@ -16,8 +16,9 @@ import pytest
 
 import perflex.triton
 from perflex import Calibration, Promise, TimedKernel, TimesTable, calibrate, using_machine
-from perflex.errors import CalibrationError, MachineError, PerflexWarning, UnsupportedKernelError
+from perflex.errors import CalibrationError, MachineError, MeasurementError, PerflexWarning, UnsupportedKernelError
 from perflex.features.from_triton.launches import Configuration, TritonKernel, TritonLaunch, configuration_of, launch_of
+from perflex.features.sized_kernel import sized_kernels
 from perflex.features.tiles.costs import TileCosts
 from perflex.triton import prune, rank
 from support.closed_form_products import launched, product
@@ -321,6 +322,9 @@ def test_a_launch_is_tuned_by_a_function_that_times_it() -> None:
             measure=lambda proposal: 1e-3 + abs(math.log(proposal.settings["M"] / 64)),
         )
     assert found.best.settings["M"] == 64
+    kernel = next(iter(launch.kernels().values()))
+    with pytest.raises(MeasurementError, match="perflex does not run Triton kernel 'product'; give tune"):
+        _ = sized_kernels([(kernel, {})])[0].translation_unit
     with pytest.raises(CalibrationError, match="a Triton launch is predicted before it is tuned; give calibration="):
         perflex.tune(launch, measure=lambda _: 1.0)
 
