@@ -26,5 +26,14 @@ from perflex.version import __version__ as __version__  # noqa: E402
 # Before loopy is imported, which fails where its cache cannot be written.
 use_writable_caches()
 
+
+
+def load_ipython_extension(shell: object) -> None:
+    """Add ``%%perflex`` to a notebook; ``%load_ext perflex`` calls this."""
+    from perflex.notebook import load_ipython_extension as load
+
+    load(shell)
+
+
 # The stub beside this file is the one list of public names. loopy and sympy alone take most of a second to load.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

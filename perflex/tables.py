@@ -121,6 +121,14 @@ def significant(value: float, digits: int = 4) -> str:
     return f"{value:.{max(digits - 1 - exponent, 0)}f}" if -4 <= exponent < 7 else f"{value:.{digits - 1}e}"
 
 
+def time_text(seconds: float) -> str:
+    """Return a time in the unit that suits it."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if abs(seconds) * factor >= 1:
+            return f"{seconds * factor:.4g} {unit}"
+    return f"{seconds * 1e9:.4g} ns"
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows of a result, a cell for each column; the first column names the rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
@@ -89,11 +89,16 @@ class Instructions:
     array: str
     direction: str
     itemsize: int  # bytes that a work-item moves with an instruction
-    count: int  # number of such accesses
+    sources: Mapping[tuple[int, int], int]  # how many are of each access, by places of statement and access in the Scop
     times: float  # executions that each stands for, on average as stated
     # byte addresses, shape (iterations, sub-groups, sub-group size); `IDLE` where a work-item does not execute it
     addresses: np.ndarray
     weights: np.ndarray  # how often each iteration occurs, shape (iterations,)
+
+    @property
+    def count(self) -> int:
+        """Number of such accesses."""
+        return sum(self.sources.values())
 
 
 def instructions(
@@ -112,19 +117,19 @@ def instructions(
             alive = executing(launch, part, here) & _reached(part, steps)
             moved = item.address(here) + int(item.offsets[0]) + offsets.get(item.access.array, 0)
             address = np.where(alive, moved, address)
-        yield _made(launch, issued, (1, pieces[0][0].times), address, lanes, weights)
+        yield _made(launch, issued, ({issued.source: 1}, pieces[0][0].times), address, lanes, weights)
     for part in parts:
-        for (issued, shift), count in _kinds(launch, part, space, offsets, joined).items():
+        for (issued, shift), sources in _kinds(launch, part, space, offsets, joined).items():
             steps, weights = _iterations(launch, part, issued)
             here = points | steps
             address = np.where(executing(launch, part, here), issued.address(here) + shift, IDLE)
-            yield _made(launch, issued, (count, part.times), address, lanes, weights)
+            yield _made(launch, issued, (sources, part.times), address, lanes, weights)
 
 
 def _made(
     launch: ResolvedLaunch,
     issued: Issued,
-    number: tuple[int, float],
+    number: tuple[Mapping[tuple[int, int], int], float],
     address: np.ndarray,
     lanes: int,
     weights: np.ndarray,
@@ -182,13 +187,13 @@ def _reached(part: ResolvedPiece, steps: Mapping[int, np.ndarray]) -> np.ndarray
 
 def _kinds(
     launch: ResolvedLaunch, part: ResolvedPiece, space: str, offsets: dict[str, int], others: _Joined
-) -> dict[tuple[Issued, int], int]:
-    """Return how many instructions there are of each kind: the first of its accesses and what to add to its address.
+) -> dict[tuple[Issued, int], Counter[tuple[int, int]]]:
+    """Return the instructions of each kind: the first of its accesses and what to add to its address.
 
     Accesses of `others` are left out.
     """
     kinds: dict[tuple[object, ...], tuple[Issued, int]] = {}
-    counts: dict[tuple[Issued, int], int] = defaultdict(int)
+    counts: dict[tuple[Issued, int], Counter[tuple[int, int]]] = defaultdict(Counter)
     for issued in part.issued:
         access, form = issued.access, issued.address
         if launch.spaces[access.array] != space or issued.source in others:
@@ -198,7 +203,7 @@ def _kinds(
         residues, first, numbers = np.unique((form.constant + shifts) % PERIOD, return_index=True, return_counts=True)
         for residue, at, number in zip(residues.tolist(), first.tolist(), numbers.tolist(), strict=True):
             same = (access.array, access.direction, form.terms, form.floors, issued.itemsize, issued.loops, residue)
-            counts[kinds.setdefault(same, (issued, int(shifts[at])))] += number
+            counts[kinds.setdefault(same, (issued, int(shifts[at])))][issued.source] += number
     return counts
 
 
@@ -249,13 +254,20 @@ def local_wavefronts(launch: ResolvedLaunch, machine: Machine) -> dict[tuple[str
     total: dict[tuple[str, str], float] = defaultdict(float)
     if "local" not in launch.spaces.values():
         return total
-    lanes, banks, word = (int(machine.need(name)) for name in ("sub_group_size", "local_banks", "local_bank_bytes"))
+    lanes = int(machine.need("sub_group_size"))
     # Period 1: a work-group's local addresses start anew, so that only guards tell work-groups apart.
     for group, weight in representatives(launch, whole_grid(launch, 1), 1):
         for item in instructions(launch, group, lanes, "local", {}):
-            width = max(item.itemsize, word)
-            parts = max(1, lanes * width // (banks * word))
-            split = item.addresses.reshape(*item.addresses.shape[:-1], parts, -1)
-            each = bank_conflicts(split, banks * word // width, width, width).sum(axis=(-1, -2))
+            each = wavefronts(item, machine)[0].sum(axis=-1)
             total[item.array, item.direction] += weight * item.count * item.times * float(each @ item.weights)
     return total
+
+
+def wavefronts(item: Instructions, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+    """Return wavefronts of local memory and the least without conflicts, shape (iterations, sub-groups) each."""
+    lanes, banks, word = (int(machine.need(name)) for name in ("sub_group_size", "local_banks", "local_bank_bytes"))
+    width = max(item.itemsize, word)
+    parts = max(1, lanes * width // (banks * word))
+    split = item.addresses.reshape(*item.addresses.shape[:-1], parts, -1)
+    found = bank_conflicts(split, banks * word // width, width, width)
+    return found.sum(axis=-1), (found > 0).sum(axis=-1)

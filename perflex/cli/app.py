@@ -36,6 +36,11 @@ _COMMANDS = {
         "Predict a kernel's run time at given sizes.",
         f"{_POCL} examples/matmul.py:prefetching n=1056",
     ),
+    "explain": (
+        "explain",
+        "Say what limits a kernel, and what each flaw costs.",
+        "-m A100-40GB 'examples/stencil.cu:blur<<<n/256,256>>>' n=4096",
+    ),
     "rank": (
         "rank",
         "Order variants by predicted run time.",
@@ -79,11 +84,11 @@ _COMMANDS = {
 _SECTIONS = {
     "See what is there": ("devices", "doctor", "list", "machine"),
     "Calibrate": ("calibrate", "transfer", "diagnose"),
-    "Count and predict": ("features", "predict", "rank", "prune", "tune"),
+    "Count and predict": ("features", "predict", "explain", "rank", "prune", "tune"),
     "Estimate from a machine's facts": ("volumes", "layers", "block", "roofline"),
 }
 # Those that take kernels in OpenCL C and CUDA C, with the options of their launch.
-_TAKE_KERNELS = ("features", "predict", "rank", "volumes", "layers", "roofline")
+_TAKE_KERNELS = ("features", "predict", "explain", "rank", "volumes", "layers", "roofline")
 # Help is at most 80 columns wide, and indented by two.
 _WIDTH = 76
 

@@ -64,7 +64,7 @@ def features(
     found = []
     for given in series:
         scop = described(loaded, given)
-        built = _code(loaded, given, code, machine) if code else None
+        built = built_code(loaded, given, code, machine) if code else None
         with using_machine(machine, registers=registers), using_code(built):
             items = resolve_target(sub_group_size).sub_group_size
             # None leaves counts symbolic; without parameters they are numbers anyway.
@@ -95,7 +95,7 @@ def _show_lines(
         show_lines(terminal, lines)
 
 
-def _code(kernel: Any, sizes: Mapping[str, int], code: str, machine: str | None) -> tuple[CompiledProgram, ...]:
+def built_code(kernel: Any, sizes: Mapping[str, int], code: str, machine: str | None) -> tuple[CompiledProgram, ...]:
     """Return what the kernel is compiled to, for a device of this machine or the machine that is named."""
     from perflex.features.sized_kernel import sized_kernels
 

@@ -194,14 +194,6 @@ def sizes_text(sizes: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value}" for name, value in sizes.items()) or "no sizes"
 
 
-def time_text(seconds: float) -> str:
-    """Return a time in the unit that suits it."""
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if abs(seconds) * factor >= 1:
-            return f"{seconds * factor:.4g} {unit}"
-    return f"{seconds * 1e9:.4g} ns"
-
-
 def terminal_of(context: typer.Context) -> Terminal:
     """Return the terminal that a command prints to."""
     terminal = context.find_object(Terminal)

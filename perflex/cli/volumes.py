@@ -20,9 +20,10 @@ from perflex.cli.options import (
     SeriesArgument,
     SizesArgument,
 )
-from perflex.cli.terminal import Terminal, sizes_text, terminal_of, time_text
+from perflex.cli.terminal import Terminal, sizes_text, terminal_of
 from perflex.file_io import require_writable
 from perflex.machines.files import load_machine
+from perflex.tables import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

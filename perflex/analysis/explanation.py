@@ -1,0 +1,224 @@
+"""Why a kernel takes as long as it does: what limits it, what would next, and its flaws with what each costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from perflex.analysis.cures import access_counts
+from perflex.analysis.findings import Case, find
+from perflex.analysis.source_lines import SourceLines, source_lines
+from perflex.errors import PerflexError
+from perflex.features import extract_scop
+from perflex.features.from_source.source import SourceKernel
+from perflex.features.sized_kernel import with_own_sizes
+from perflex.features.target import using_code, using_machine
+from perflex.features.tiles.tile_kernel import TileKernel
+from perflex.html import shown_by
+from perflex.tables import Table, percent, seconds, text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from perflex.analysis.findings import Finding
+    from perflex.calibration.calibration import Calibration
+    from perflex.calibration.prediction import Prediction
+    from perflex.compiled.program import CompiledProgram
+    from perflex.features.scop.scop import Scop, Statement
+    from perflex.machines.machine import Machine
+
+_RESOURCES = {
+    "issue": "issuing instructions", "fp32": "float32 arithmetic", "fp64": "float64 arithmetic",
+    "int32": "integer arithmetic", "special": "special functions", "ldst": "addresses of loads and stores",
+    "l1": "L1 cache", "local": "local memory", "atomic_local": "atomics in local memory", "barrier": "barriers",
+    "l2": "L2 bandwidth", "dram": "DRAM bandwidth", "latency": "waiting for loads and results",
+    "atomic": "atomics in global memory", "group": "starts of work-groups",
+}  # fmt: skip
+_NAMES = {"f_sync_kernel_launch": "the launch", **{f"f_peak_{key}": name for key, name in _RESOURCES.items()}}
+# Costs without which the time is shorter by less limit nothing.
+_LEAST = 0.01
+
+
+@dataclass(frozen=True)
+class Limiter:
+    """A cost of a kernel.
+
+    Attributes
+    ----------
+    feature, name
+        The feature that counts it, and what that is.
+    seconds
+        Predicted time without it, and without the limiters before it; in the unit of the prediction.
+    """
+
+    feature: str
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Why a kernel takes as long as it does.
+
+    Attributes
+    ----------
+    prediction
+        Its time, with interval and doubts.
+    limiters
+        The cost without which it would be fastest, the one that would limit it then, and so on, three at most.
+    findings
+        Its flaws, what saves most first.
+    unknown
+        Why flaws were not looked for, or not all; empty otherwise.
+    lines
+        Of a kernel from source code, what each line does, and its share of the time.
+    path
+        Its file; empty where it has none.
+    case
+        What findings rest on; None for programs of tiles.
+    """
+
+    prediction: Prediction
+    limiters: tuple[Limiter, ...]
+    findings: tuple[Finding, ...] = ()
+    unknown: str = ""
+    lines: SourceLines = field(default_factory=SourceLines)
+    path: str = ""
+    case: Case | None = field(default=None, repr=False)
+
+    @property
+    def source(self) -> str:
+        """Its text; empty where it has none."""
+        return "" if self.case is None else self.case.source
+
+    def access_shares(self) -> dict[str, list[tuple[str, float]]]:
+        """Return by line what it loads and stores, and by how much the predicted time is shorter without that."""
+        shares: dict[str, list[tuple[str, float]]] = {}
+        if self.case is not None:
+            scop, whole = self.case.scop, float(self.case.prediction.seconds)
+            for line, direction, array in dict.fromkeys(map(self.case.access_at, access_counts(scop))):
+                if scop.array(array).space != "private":
+                    rest = float(self.case.predicted(_without_access(scop, line, direction, array)).seconds)
+                    shares.setdefault(line, []).append((f"{direction} {array}", 1 - rest / whole))
+        return shares
+
+    def finding_table(self) -> Table:
+        """Return a row for each finding."""
+        whole = float(self.prediction.seconds)
+        columns = [
+            text("line"), text("kind"), text("what", "found"), seconds("mended_s", "with the cure"),
+            seconds("low_s", "from"), seconds("high_s", "to"), text("cure"), text("reason", "why no saving"),
+        ]  # fmt: skip
+        rows = []
+        for one in self.findings:
+            times = [None] * 3 if one.change is None else [one.change.ratio, one.change.low, one.change.high]
+            scaled = [None if ratio is None else whole * ratio for ratio in times]
+            rows.append((one.line or "launch", one.kind, one.what, *scaled, one.cure, one.reason))
+        return Table("Findings", columns, rows)
+
+    def limiter_table(self) -> Table:
+        """Return a row for each cost that limits the kernel."""
+        whole, rows = float(self.prediction.seconds), []
+        for one in self.limiters:
+            rows.append((one.name, whole, one.seconds, 1 - one.seconds / whole))
+            whole = one.seconds
+        columns = [
+            text("limiter"), seconds("with_s", "time"), seconds("without_s", "without it"),
+            percent("share", meaning="by how much the time is shorter without it"),
+        ]  # fmt: skip
+        return Table("Limits, one after the other", columns, rows)
+
+    def tables(self) -> list[Table]:
+        """Return what notebooks show below the source."""
+        return [self.limiter_table(), *([self.finding_table()] if self.findings else [])]
+
+    _repr_html_ = shown_by("explanation.html", listing="perflex.reports.explanation_part:listing")
+
+
+def explain(
+    kernel: Any,
+    sizes: Mapping[str, int],
+    calibration: Calibration,
+    confidence: float = 0.95,
+    *,
+    machine: str | Path | Machine | None = None,
+    registers: int | None = None,
+    code: tuple[CompiledProgram, ...] | None = None,
+    name: str = "",
+) -> Explanation:
+    """Return what limits a kernel and what is wrong with it, with the time that each flaw costs.
+
+    Parameters
+    ----------
+    kernel, sizes
+        As for `Calibration.explain`; one value of each size.
+    calibration
+        What predicts it, and the kernel with each flaw mended.
+    confidence
+        Share of measurements that shall lie inside of intervals.
+    machine
+        As for `Calibration.explain`. Flaws are looked for where it is a GPU.
+    registers
+        32-bit registers of a work-item; by default those of the code.
+    code
+        What the kernel is compiled to, for registers and spills; None where that is not known.
+    name
+        Of the kernel, as for `Calibration.explain`.
+
+    Raises
+    ------
+    CalibrationError, MissingSizeError, UnsupportedKernelError, MachineError
+        As `Calibration.explain`.
+    """
+    found = calibration.target(machine).machine
+    with using_machine(found, registers=registers), using_code(code):
+        target = calibration.target(None)
+        prediction = calibration.explain(kernel, sizes, confidence, name=name)
+        limits = tuple(_limiters(prediction))
+        unit, given = with_own_sizes(kernel, sizes)
+        if isinstance(unit, TileKernel):
+            return Explanation(prediction, limits, unknown="flaws of programs of tiles are not known")
+        source = unit if isinstance(unit, SourceKernel) else None
+        case = Case(extract_scop(unit, given), given, target, calibration, "" if source is None else source.source)
+        findings, unknown = _found(case)
+        lines = SourceLines() if source is None else source_lines(source, given, calibration)
+    return Explanation(prediction, limits, findings, unknown, lines, "" if source is None else str(source.path), case)
+
+
+def _found(case: Case) -> tuple[tuple[Finding, ...], str]:
+    """Return the findings, or why there are none."""
+    if case.target.machine is None or case.target.machine.kind != "gpu":
+        return (), "flaws are looked for on GPUs; name one with --machine (machine=)"
+    try:
+        return tuple(find(case)), ""
+    except PerflexError as error:
+        return (), f"flaws cannot be told: {error.message}"
+
+
+def _without_access(scop: Scop, line: str, direction: str, array: str) -> Scop:
+    def left(one: Statement) -> Statement:
+        kept = [x for x in one.accesses if ((x.line or one.line), x.direction, x.array) != (line, direction, array)]
+        return one if len(kept) == len(one.accesses) else structs.replace(one, accesses=tuple(kept))
+
+    return structs.replace(scop, statements=tuple(map(left, scop.statements)))
+
+
+def _limiters(prediction: Prediction) -> list[Limiter]:
+    record, values = prediction.calibration, dict(prediction.values)
+    whole = left = float(record.evaluate(values))
+    found: list[Limiter] = []
+    while len(found) < 3:
+        without = {name: _without(prediction, values, name) for name, value in values.items() if value}
+        best = min(without, key=lambda name: without[name], default="")
+        if not best or without[best] > (1 - _LEAST) * left:
+            break
+        left, values[best] = without[best], 0.0
+        found.append(Limiter(best, _NAMES.get(best, best), left / whole * float(prediction.seconds)))
+    return found
+
+
+def _without(prediction: Prediction, values: Mapping[str, Any], name: str) -> float:
+    return float(prediction.calibration.evaluate({**values, name: 0.0}))

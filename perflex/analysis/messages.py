@@ -1,0 +1,99 @@
+"""Findings as compilers write warnings, and as SARIF 2.1.0, which code hosts read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from perflex.analysis.findings import MEANINGS
+from perflex.tables import time_text
+from perflex.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from perflex.analysis.explanation import Explanation
+    from perflex.analysis.findings import Finding
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+
+@dataclass(frozen=True)
+class Message:
+    """A finding with its place.
+
+    Attributes
+    ----------
+    file, line, column
+        Where it is; of the launch, the kernel's name.
+    text
+        What was found, and what the cure saves.
+    finding, of
+        What it is of.
+    """
+
+    file: str
+    line: int
+    column: int
+    text: str
+    finding: Finding
+    of: Explanation
+
+    def __str__(self) -> str:
+        """Return a line as GCC writes it."""
+        return f"{self.file}:{self.line}:{self.column}: warning: {self.text} [{self.finding.kind}]"
+
+
+def messages(of: Explanation, file: str, name: str) -> list[Message]:
+    """Return the findings of a kernel of a file; `name` is that of its function."""
+    made = []
+    for one in of.findings:
+        where, _, line = one.line.rpartition(":")
+        place = (int(line), one.column) if line else function_place(of.source, name)
+        made.append(Message(where or file, *place, _text(of, one), one, of))
+    return made
+
+
+def function_place(source: str, name: str) -> tuple[int, int]:
+    """Return line and column of a function's name in a source; of the first letter where it is not there."""
+    found = re.search(rf"\b{re.escape(name.partition('<')[0])}\s*\(", source)
+    before = source[: found.start()] if found else ""
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
+
+
+def _text(of: Explanation, one: Finding) -> str:
+    whole = float(of.prediction.seconds)
+    if one.change is None:
+        return f"{one.what}; saving not known: {one.reason}"
+    times = [time_text(whole * ratio) for ratio in (1.0, one.change.ratio, one.change.low, one.change.high)]
+    return "{}; {} could be {} ({} to {})".format(one.what, *times)
+
+
+def sarif(found: Iterable[Message]) -> dict[str, Any]:
+    """Return messages as a SARIF 2.1.0 log with one run."""
+    found = list(found)
+    rules = [
+        {"id": kind, "shortDescription": {"text": meaning}}
+        for kind, meaning in MEANINGS.items()
+        if any(one.finding.kind == kind for one in found)
+    ]
+    driver = {"name": "perflex", "version": __version__, "rules": rules}
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": [*map(_result, found)]}]}
+
+
+def _result(one: Message) -> dict[str, Any]:
+    region = {"startLine": one.line, "startColumn": one.column}
+    change = one.finding.change
+    return {
+        "ruleId": one.finding.kind,
+        "level": "warning",
+        "message": {"text": f"{one.text}. Cure: {one.finding.cure}."},
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": one.file.replace("\\", "/")}, "region": region}}],
+        "properties": {
+            "found": one.finding.found,
+            "mended": one.finding.mended,
+            "ratio": None if change is None else change.ratio,
+            "sizes": dict(one.of.prediction.sizes),
+        },
+    }

@@ -1,0 +1,169 @@
+"""``perflex explain``: what limits a kernel, and what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perflex.cli.completion import complete_device
+from perflex.cli.json_output import picked, print_json, stamped
+from perflex.cli.launches import predictor_of
+from perflex.cli.lines import lines_content
+from perflex.cli.options import (
+    KERNEL_FILES,
+    SERIES,
+    CachesOption,
+    JsonOption,
+    LaunchesOption,
+    MachineOption,
+    OutFolderOption,
+    RegistersOption,
+)
+from perflex.cli.terminal import terminal_of
+
+if TYPE_CHECKING:
+    from perflex.analysis.explanation import Explanation
+    from perflex.analysis.messages import Message
+    from perflex.cli.terminal import Terminal
+
+
+def explain(
+    context: typer.Context,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[CALIBRATION] KERNEL... [SIZES]...",
+            help=f"A calibration file, unless --machine names a GPU; of each kernel {KERNEL_FILES}; {SERIES}.",
+        ),
+    ],
+    *,
+    machine: MachineOption = None,
+    confidence: Annotated[float, typer.Option(min=0.01, max=0.999, help="Of intervals.")] = 0.95,
+    launches: LaunchesOption = None,
+    caches: CachesOption = None,
+    registers: RegistersOption = None,
+    code: Annotated[
+        str,
+        typer.Option(
+            autocompletion=complete_device,
+            help="Compile the kernel, for registers and spills: for a device here, or 'machine': for --machine.",
+        ),
+    ] = "",
+    warnings: Annotated[
+        bool, typer.Option("--warnings", help="Print findings alone, a line each, as compilers write warnings.")
+    ] = False,
+    sarif: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write findings as SARIF 2.1.0, which code hosts show.")
+    ] = None,
+    as_json: JsonOption = False,
+    out: OutFolderOption = None,
+) -> None:
+    """Say what limits a kernel, which flaws it has, and how long it would take without each of them.
+
+    With --out a page is written (report.html): the source with a bar beside each line and access.
+    """
+    from perflex.analysis.explanation import explain as explained
+    from perflex.analysis.messages import messages
+    from perflex.analysis.messages import sarif as as_sarif
+    from perflex.cli.arguments import (
+        file_and_name,
+        read_calibration,
+        read_series,
+        require_known_sizes,
+        require_writable_folder,
+        split_words,
+    )
+    from perflex.cli.features import built_code
+    from perflex.cli.kernel_files import load_kernel
+    from perflex.file_io import require_writable, saving
+
+    loaded, rest = read_calibration(words, machine, KERNEL_FILES)
+    names, sizes = split_words(rest)
+    units = [load_kernel(name) for name in names]
+    series = read_series(sizes)
+    require_known_sizes(series[0], units, series[0])
+    if out is not None:
+        require_writable_folder(out, context)
+    if sarif is not None:
+        require_writable(sarif)
+    terminal = terminal_of(context)
+    assumed = launches is not None or caches is not None
+    found: list[tuple[str, Explanation]] = []
+    told: list[Message] = []
+    with terminal.warnings_shown(doubts=False):
+        for word, unit in zip(names, units, strict=True):
+            given = len(rest) < len(words)
+            predictor = predictor_of(unit, loaded, machine, given=given, time=False, assumed=assumed)
+            predictor = predictor.assuming(launches=launches, caches=caches)
+            place, name = file_and_name(word)
+            for at in series:
+                built = built_code(unit, at, code, machine) if code else None
+                one = explained(
+                    unit, at, predictor, confidence, machine=machine, registers=registers, code=built, name=name
+                )
+                found.append((word, one))
+                told += messages(one, place or word, name)
+    if sarif is not None:
+        import json
+
+        with saving(sarif) as stream:
+            json.dump(as_sarif(told), stream, indent=2)
+    if out is not None:
+        from perflex.reports.explanation_part import explanation_part
+        from perflex.reports.page import write_page
+
+        write_page(out / "report.html", [explanation_part([one for _, one in found])])
+    if as_json:
+        print_json([stamped("perflex-explanation/1", {"kernel": word, **_content(one)}) for word, one in found])
+    elif warnings:
+        # What reads them reads lines, however long.
+        terminal.show_paths(*dict.fromkeys(map(str, told)))  # type: ignore[arg-type]
+    else:
+        for _, one in found:
+            _show(terminal, one)
+        terminal.show_paths(*([] if out is None else [out / "report.html"]), *([] if sarif is None else [sarif]))
+
+
+def _content(one: Explanation) -> dict[str, Any]:
+    """Return what ``--json`` prints of an explanation."""
+    prediction = one.prediction
+    return {
+        "sizes": prediction.sizes,
+        "predicted_s": prediction.seconds,
+        "low_s": prediction.low,
+        "high_s": prediction.high,
+        **picked(prediction, "confidence", "knowledge", "doubts"),
+        "limiters": one.limiter_table().records(),
+        "findings": [
+            picked(finding, "kind", "line", "column", "what", "cure", "found", "mended", "reason")
+            | dict(zip(("mended_s", "low_s", "high_s"), row[3:6], strict=True))
+            for finding, row in zip(one.findings, one.finding_table().rows, strict=True)
+        ],
+        "unknown": one.unknown,
+        "lines": lines_content(one.lines),
+    }
+
+
+def _show(terminal: Terminal, one: Explanation) -> None:
+    from perflex.calibration.prediction import doubt_lines, prediction_table
+    from perflex.tables import time_text
+
+    terminal.show_result(prediction_table([one.prediction]))
+    terminal.show(*doubt_lines([one.prediction]))
+    terminal.show_result(one.limiter_table())
+    whole = float(one.prediction.seconds)
+    for finding in one.findings:
+        where = f"line {finding.line}" if finding.line else "launch"
+        terminal.show(f"{where}: {finding.what} [{finding.kind}]", bold=len(where))
+        if finding.change is None:
+            terminal.show(f"    saving not known: {finding.reason}")
+        else:
+            mended, low, high = (time_text(whole * getattr(finding.change, end)) for end in ("ratio", "low", "high"))
+            terminal.show(f"    with the cure {mended} instead of {time_text(whole)} ({low} to {high})")
+        terminal.show(f"    cure: {finding.cure}")
+    if one.unknown:
+        terminal.show(one.unknown)
+    elif not one.findings:
+        terminal.show("no flaws found")
