@@ -484,10 +484,10 @@ __global__ void lattice(float *f, const float *x, int m) {
 }
 """
 KINDS = """
-__global__ void kinds(float *f, const float *x, float a, float b, int n) {
+__global__ void kinds(float *f, const float *x, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   float v = x[i], s = 0.0f;
-  if (i < n / 2) for (int j = 0; j < 256; j++) s += fabsf(v - a * j); else for (int j = 0; j < 256; j++) s += fabsf(v + j);
+  if (i < n / 2) for (int j = 0; j < 256; j++) s += fabsf(v - j); else for (int j = 0; j < 256; j++) s += fabsf(v + j);
   f[i] = s;
 }
 """
