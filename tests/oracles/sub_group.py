@@ -1,0 +1,143 @@
+"""What the sub-groups of a work-group do at one place of a kernel's text, enumerated in numpy, without perflex.
+
+Integer declarations of the text are evaluated as they stand there, for all work-items of one work-group at once.
+"""
+
+import re
+from itertools import product
+from types import SimpleNamespace
+
+import numpy as np
+
+_INT = re.compile(r"\bint ([^;]*);")
+_ARRAY = re.compile(r"(?:__shared__|__local) float (\w+)((?:\[\d+\])+);")
+_POINTER = re.compile(r"\b(float4?|int) \*\s*(\w+)")
+_ITEMSIZE = {"float": 4, "float4": 16, "int": 4}
+
+
+class _Array:
+    """An array whose elements are their addresses in bytes."""
+
+    def __init__(self, itemsize, extents=(), start=0):
+        self.itemsize, self.extents, self.start = itemsize, extents, start
+
+    def __getitem__(self, index):
+        element = self.start + index
+        if len(self.extents) > 1:
+            return _Array(self.itemsize, self.extents[1:], element * self.extents[1])
+        return element * self.itemsize
+
+
+def _python(expression):
+    return expression.replace("&&", "&").replace("/", "//")
+
+
+def _declared(text):
+    """Return expressions of the text's integers by name, in their order."""
+    found = {}
+    for declaration in _INT.findall(text[text.index("{") :]):
+        for part in declaration.split(", "):
+            if "=" in part:
+                name, value = part.split("=", 1)
+                found.setdefault(name.strip(), _python(value))
+    return found
+
+
+def _names(expression):
+    return re.findall(r"\b[A-Za-z_]\w*", expression)
+
+
+def _needed(expressions, declared):
+    """Return the names that some expressions use, directly or through declarations."""
+    found, open_names = set(), [name for text in expressions for name in _names(text)]
+    while open_names:
+        name = open_names.pop()
+        if name not in found:
+            found.add(name)
+            open_names += _names(declared.get(name, ""))
+    return found
+
+
+def evaluated(text, expressions, local, sizes, over):
+    """Yield the values of expressions for all work-items of work-group 1, for each value of the loops' integers.
+
+    Values of ``a[i]`` are addresses in bytes, arrays begin at a multiple of 32 bytes (at zero).
+    """
+    declared = _declared(text)
+    expressions = [_python(each) for each in expressions]
+    needed = _needed(expressions, declared)
+    lx, ly = (*local, 1)[:2]
+    items = np.arange(lx * ly)
+    ids = items % lx, items // lx
+    group = (1, 1)
+    axes = {
+        "threadIdx": SimpleNamespace(x=ids[0], y=ids[1]),
+        "blockIdx": SimpleNamespace(x=group[0], y=group[1]),
+        "blockDim": SimpleNamespace(x=lx, y=ly),
+        "get_local_id": lambda axis: ids[axis],
+        "get_group_id": lambda axis: group[axis],
+        "get_global_id": lambda axis: group[axis] * (lx, ly)[axis] + ids[axis],
+    }
+    arrays = {name: _Array(_ITEMSIZE[kind]) for kind, name in _POINTER.findall(text)}
+    for name, extents in _ARRAY.findall(text):
+        arrays[name] = _Array(4, [int(each) for each in re.findall(r"\d+", extents)])
+    loops = {name: values for name, values in over.items() if name in needed}
+    for values in product(*loops.values()):
+        names = {**axes, **arrays, **sizes, **dict(zip(loops, values, strict=True))}
+        for name, expression in declared.items():
+            if name in needed and name not in loops:
+                names[name] = eval(expression, {}, names)
+        yield [np.broadcast_to(eval(each, {}, names), items.shape) for each in expressions]
+
+
+def _requests(text, access, local, sizes, over, active, size):
+    """Return the addresses that each sub-group's active work-items access, without sub-groups that have none."""
+    found = []
+    for addresses, mask in evaluated(text, [access, active], local, sizes, over):
+        found += [
+            addresses[first : first + size][mask[first : first + size]] for first in range(0, len(addresses), size)
+        ]
+    return [each for each in found if len(each)]
+
+
+def sectors(*where):
+    """Return sectors of 32 bytes per request, on average."""
+    return np.mean([len(np.unique(addresses // 32)) for addresses in _requests(*where)])
+
+
+def wavefronts(*where):
+    """Return wavefronts per request to 32 banks of 4 bytes, on average."""
+    return np.mean([np.bincount(np.unique(addresses // 4) % 32).max() for addresses in _requests(*where)])
+
+
+def loads_per_element(*where):
+    addresses = np.concatenate(_requests(*where))
+    return len(addresses) / len(np.unique(addresses))
+
+
+def active_share(text, condition, local, sizes, over, _, size):
+    """Return the active share of the work-items of sub-groups in which the condition holds for any."""
+    active = _requests(text, condition, local, sizes, over, condition, size)
+    return sum(map(len, active)) / (size * len(active))
+
+
+class _Number:
+    """A number in C's arithmetic that counts operations in float64."""
+
+    def __init__(self, is_double, counted):
+        self.is_double, self.counted = is_double, counted
+
+    def _with(self, other):
+        either = self.is_double or (isinstance(other, float) or getattr(other, "is_double", False))
+        self.counted.append(either)
+        return _Number(either, self.counted)
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _with
+
+
+def float64_operations(expression):
+    """Return operations in float64 of an expression in which all names and ``a[...]`` are float32."""
+    counted = []
+    expression = re.sub(r"[A-Za-z_]\w*\[[^]]*\]|[\d.]+f\b|\b[A-Za-z_]\w*", "number", expression)
+    eval(expression, {"number": _Number(False, counted)})
+    return sum(counted)

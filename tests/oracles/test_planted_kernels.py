@@ -1,0 +1,151 @@
+"""The planted kernels are described, and their numbers are those of an enumeration."""
+
+import re
+from math import ceil, prod
+
+import pytest
+
+from perflex import source_kernel
+
+from . import sub_group
+from .planted_kernels import CLEAN, COMPUTE_UNITS, MEANINGS, PLANTED, UNIT, function_of, line_of
+
+ENUMERATED = {
+    "coalescing": sub_group.sectors,
+    "bank-conflicts": sub_group.wavefronts,
+    "divergence": sub_group.active_share,
+    "repeated-loads": sub_group.loads_per_element,
+}
+
+
+def of(*flaws):
+    """Mark a test with the planted kernels of some flaws."""
+    found = [each for each in PLANTED if each.flaw in flaws]
+    return pytest.mark.parametrize("planted", found, ids=lambda each: each.name)
+
+
+def work_groups(groups, sizes):
+    return prod(eval(each.replace("/", "//"), {}, sizes) for each in groups)
+
+
+def halved_until(groups, items, enough):
+    while not enough(groups):
+        groups, items = 2 * groups, items // 2
+    return groups, items
+
+
+def test_there_are_many_and_their_names_differ():
+    assert len(PLANTED) >= 40
+    assert len(CLEAN) >= 25
+    assert {each.flaw for each in PLANTED} == set(MEANINGS)
+    assert len({each.kind for each in PLANTED}) >= 5
+    assert len({each.name for each in PLANTED}) == len(PLANTED)
+
+
+def described():
+    """Return each text with each of its work-groups once: planted, mended and clean ones."""
+    found = {(each.source, each.local): (each.groups, each.sizes) for each in [*PLANTED, *CLEAN]}
+    mended = [each for each in PLANTED if each.mended_source]
+    found |= {(each.mended_source, each.mended_local): (each.mended_groups, each.sizes) for each in mended}
+    return [(text, local, *launched) for (text, local), launched in found.items()]
+
+
+@pytest.mark.parametrize(("text", "local", "groups", "sizes"), described())
+def test_each_is_described(text, local, groups, sizes):
+    scop = source_kernel(text, function_of(text), groups=groups, local=local).scop(sizes)
+    assert scop.statements
+
+
+@of(*ENUMERATED)
+def test_accesses(planted):
+    enumerate_, size = ENUMERATED[planted.flaw], 64 if planted.machine == "MI210" else 32
+    where = planted.sizes, planted.over, planted.active, size
+    found = enumerate_(planted.source, planted.access.split(" = ")[-1], planted.local, *where)
+    mended_access = planted.mended_access.split(" = ")[-1]
+    mended = enumerate_(planted.mended_source, mended_access, planted.mended_local, *where)
+    assert (found, mended) == pytest.approx((planted.found, planted.mended))
+    line_of(planted.mended_source, planted.mended_access)
+
+
+@of("float64")
+def test_float64(planted):
+    times = prod(map(len, planted.over.values()))
+    assert times * sub_group.float64_operations(planted.access) == planted.found
+    assert not re.search(r"\d\.\d+\b", planted.mended_source)
+
+
+@of("few-groups")
+def test_few_groups(planted):
+    units = COMPUTE_UNITS[planted.machine]
+    groups = work_groups(planted.groups, planted.sizes)
+    assert groups == planted.found < units
+    mended = halved_until(groups, planted.local[0], lambda groups: groups >= units)
+    assert mended == (planted.mended, planted.mended_local[0])
+    assert work_groups(planted.mended_groups, planted.sizes) == planted.mended
+
+
+@of("last-wave")
+def test_last_wave(planted):
+    units = COMPUTE_UNITS[planted.machine]
+
+    def uneven(groups):
+        return ceil(groups / units) / (groups / units)
+
+    groups = work_groups(planted.groups, planted.sizes)
+    mended, items = halved_until(groups, planted.local[0], lambda groups: uneven(groups) < 1.1)
+    assert (uneven(groups), uneven(mended)) == pytest.approx((planted.found, planted.mended))
+    assert (mended, items) == (work_groups(planted.mended_groups, planted.sizes), planted.mended_local[0])
+
+
+@of("group-starts")
+def test_group_starts(planted):
+    assert (prod(planted.local), prod(planted.mended_local)) == (32, 256)
+    found = work_groups(planted.groups, planted.sizes), work_groups(planted.mended_groups, planted.sizes)
+    assert found == (planted.found, planted.mended)
+
+
+def resident(machine, items, local_bytes, registers):
+    """Return work-groups that a compute unit holds, and those that it would hold without local memory and registers."""
+    most, part, local, reserved = UNIT[machine]
+    sub_groups = ceil(items / 32)
+    limits = [most // items]
+    if registers:
+        limits.append(4 * (part // (32 * 8 * ceil(registers / 8))) // sub_groups)
+    if local_bytes:
+        limits.append(local // (local_bytes + reserved))
+    return min(limits), limits[0]
+
+
+@of("occupancy")
+def test_occupancy(planted):
+    def at(access, registers):
+        elements = int(access[2:-1]) if access.startswith("s[") else 0
+        return resident(planted.machine, prod(planted.local), 4 * elements, registers)
+
+    (found, most), (mended, _) = (
+        at(planted.access, planted.registers),
+        at(planted.mended_access, planted.mended_registers),
+    )
+    assert (found, mended) == (planted.found, planted.mended)
+    assert mended == found + 1
+    assert 2 * found < most
+
+
+@of("launch-bound")
+def test_a_small_kernel_fills_the_units_evenly(planted):
+    groups, units = work_groups(planted.groups, planted.sizes), COMPUTE_UNITS[planted.machine]
+    assert groups >= units
+    assert ceil(groups / units) / (groups / units) < 1.1
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda each: each.name)
+def test_the_line_holds_the_flaw(planted):
+    assert planted.access in planted.source.splitlines()[planted.line - 1]
+    assert planted.access.startswith("void ") == (planted.source == planted.mended_source or not planted.mended_source)
+
+
+@pytest.mark.parametrize("clean", CLEAN, ids=lambda each: f"{each.name} on {each.machine}")
+def test_clean_kernels_have_many_even_rounds(clean):
+    groups, units = work_groups(clean.groups, clean.sizes), COMPUTE_UNITS[clean.machine]
+    assert ceil(groups / units) / (groups / units) < 1.1
+    assert prod(clean.local) >= 64
