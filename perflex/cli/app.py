@@ -36,6 +36,16 @@ _COMMANDS = {
         "Predict a kernel's run time at given sizes.",
         f"{_POCL} examples/matmul.py:prefetching n=1056",
     ),
+    "diff": (
+        "diff",
+        "Predict what a change of a kernel does.",
+        "examples/matmul.cl:naive examples/matmul.cl:tiled --machine V100 --local 16,16 --global n,n n=1024",
+    ),
+    "gate": (
+        "gate",
+        "Judge kernels and their changes by conditions.",
+        "examples/matmul.cl:tiled --machine V100 --local 16,16 --global n,n n=1024 'time<=1ms, exact'",
+    ),
     "rank": (
         "rank",
         "Order variants by predicted run time.",
@@ -80,10 +90,11 @@ _SECTIONS = {
     "See what is there": ("devices", "doctor", "list", "machine"),
     "Calibrate": ("calibrate", "transfer", "diagnose"),
     "Count and predict": ("features", "predict", "rank", "prune", "tune"),
+    "Guard against regressions": ("diff", "gate"),
     "Estimate from a machine's facts": ("volumes", "layers", "block", "roofline"),
 }
 # Those that take kernels in OpenCL C and CUDA C, with the options of their launch.
-_TAKE_KERNELS = ("features", "predict", "rank", "volumes", "layers", "roofline")
+_TAKE_KERNELS = ("features", "predict", "diff", "gate", "rank", "volumes", "layers", "roofline")
 # Help is at most 80 columns wide, and indented by two.
 _WIDTH = 76
 
