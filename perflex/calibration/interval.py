@@ -186,7 +186,7 @@ def _from_other_devices(
         _plain(middle * factor),
         confidence,
         _plain(middle * found.of_parameters.reshape(shape)),
-        _plain(middle * found.deviation.reshape(shape)),
+        _plain(middle * np.sqrt(found.deviation**2 - found.of_parameters**2).reshape(shape)),
         float(max(len(transferred.sources) - 1, 1)),
         extrapolated=_plain(np.zeros(shape, dtype=bool)),
         doubts=transferred.remarks,

@@ -39,7 +39,17 @@ _COMMANDS = {
     "explain": (
         "explain",
         "Say what limits a kernel, and what each flaw costs.",
-        "-m A100-40GB 'examples/stencil.cu:blur<<<n/256,256>>>' n=4096",
+        "examples/matmul.cl:naive --machine V100 --local 16,16 --global n,n n=1024",
+    ),
+    "diff": (
+        "diff",
+        "Predict what a change of a kernel does.",
+        "examples/matmul.cl:naive examples/matmul.cl:tiled --machine V100 --local 16,16 --global n,n n=1024",
+    ),
+    "gate": (
+        "gate",
+        "Judge kernels and their changes by conditions.",
+        "examples/matmul.cl:tiled --machine V100 --local 16,16 --global n,n n=1024 'time<=1ms, exact'",
     ),
     "rank": (
         "rank",
@@ -85,10 +95,11 @@ _SECTIONS = {
     "See what is there": ("devices", "doctor", "list", "machine"),
     "Calibrate": ("calibrate", "transfer", "diagnose"),
     "Count and predict": ("features", "predict", "explain", "rank", "prune", "tune"),
+    "Guard against regressions": ("diff", "gate"),
     "Estimate from a machine's facts": ("volumes", "layers", "block", "roofline"),
 }
 # Those that take kernels in OpenCL C and CUDA C, with the options of their launch.
-_TAKE_KERNELS = ("features", "predict", "explain", "rank", "volumes", "layers", "roofline")
+_TAKE_KERNELS = ("features", "predict", "explain", "diff", "gate", "rank", "volumes", "layers", "roofline")
 # Help is at most 80 columns wide, and indented by two.
 _WIDTH = 76
 

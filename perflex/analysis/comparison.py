@@ -1,0 +1,246 @@
+"""Two versions of a kernel: what each takes, what differs between them, and what is predicted of that."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from functools import cached_property
+from math import isclose, nan
+from typing import TYPE_CHECKING, Any
+
+from perflex.analysis.source_lines import source_lines
+from perflex.calibration.built_target import needing_code
+from perflex.calibration.change import change_of
+from perflex.features import SourceKernel, count_features, extract_scop, parse_feature
+from perflex.features.gpu.volume_estimate import estimate_volumes
+from perflex.features.gpu.waves import local_bytes
+from perflex.features.sized_kernel import sized_kernels
+from perflex.features.target import using_machine
+from perflex.features.tiles.tile_kernel import TileKernel
+from perflex.html import shown_by
+from perflex.tables import Table, number, seconds, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from perflex.calibration.calibration import Calibration
+    from perflex.calibration.change import Change
+    from perflex.calibration.prediction import Prediction
+    from perflex.compiled.program import CompiledProgram
+    from perflex.features.target import Target
+
+# Numbers that differ by less are equal: they may be summed in another order.
+_EQUAL = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Version:
+    """A version of a kernel at given sizes, as a calibration sees it; counted when it is first asked for."""
+
+    kernel: Any
+    sizes: Mapping[str, int]
+    calibration: Calibration
+    machine: str | None = None
+    confidence: float = 0.95
+    # By which other devices' times know the kernel.
+    name: str = ""
+
+    @cached_property
+    def prediction(self) -> Prediction:
+        """What the calibration says of it."""
+        return self.calibration.explain(self.kernel, self.sizes, self.confidence, machine=self.machine, name=self.name)
+
+    @cached_property
+    def scop(self) -> Any:
+        """Its description, or a program of tiles."""
+        return extract_scop(self.kernel, self.sizes)
+
+    @cached_property
+    def target(self) -> Target:
+        """What it is counted for."""
+        return self.calibration.target(self.machine)
+
+    @cached_property
+    def _code(self) -> tuple[CompiledProgram, ...]:
+        from perflex.timing.launch.cuda_code import code_for_machine
+
+        (job,) = sized_kernels([(self.kernel, self.sizes)])
+        return code_for_machine(job, self.target.need_machine())
+
+    def value(self, identifier: str) -> float:
+        """Return the value of a feature; one of machine code is of the kernel compiled for the machine."""
+        feature, target = parse_feature(identifier), self.target
+        if feature.family.needs in {"code", "build"}:
+            target = replace(target, code=self._code)
+        return float(feature.value(self.scop, self.scop.checked(self.sizes), target))
+
+    def counts(self) -> dict[str, tuple[float, str]]:
+        """Return value and unit of all that is counted, on a GPU with volumes, whatever names arrays have."""
+        scop, target = self.scop, self.target
+        sizes = scop.checked(self.sizes)
+        with using_machine(target.machine):
+            counted = count_features(scop, self.sizes, sub_group_size=target.sub_group_size)
+        names = "|".join(re.escape(one.name) for one in getattr(scop, "arrays", ()))
+        found: dict[str, tuple[float, str]] = {}
+        for one in counted:
+            name = re.sub(rf"array:(?:{names})(?=_|$)", "array:*", one.identifier)
+            value = nan if one.value is None else one.value
+            found[name] = (found.get(name, (0.0, ""))[0] + value, one.unit)
+        if isinstance(scop, TileKernel):
+            return found
+        local = max((local_bytes(scop, place, sizes) for place in range(len(scop.launches))), default=0)
+        found["local memory of a work-group"] = float(local), "B"
+        if target.machine is not None and target.machine.kind == "gpu":
+            volumes = estimate_volumes(scop, sizes, target.machine, caches=target.caches).features()
+            found |= {name: (value, parse_feature(name).unit) for name, value in volumes.items()}
+        return found
+
+
+@dataclass(frozen=True)
+class ChangedCount:
+    """A count that differs between two versions; 0 where one of them has nothing of it."""
+
+    name: str
+    old: float
+    new: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class ChangedLine:
+    """A line of the source of either version, and by how much the predicted time is shorter without it.
+
+    A line that both have is one, with both numbers; 0 stands for all lines of headers.
+    """
+
+    old_line: int | None
+    new_line: int | None
+    text: str
+    old_s: float | None
+    new_s: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What differs between two versions of a kernel at given sizes.
+
+    Attributes
+    ----------
+    old, new
+        What is predicted of each.
+    change
+        Ratio of both times, and its limits.
+    counts
+        What differs of all that is counted.
+    lines
+        Lines that one version has alone, or that take another time; empty where the kernel is not from source code.
+    """
+
+    old: Prediction
+    new: Prediction
+    change: Change
+    counts: tuple[ChangedCount, ...]
+    lines: tuple[ChangedLine, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """What a reader is told first."""
+        if not self.counts and _equal(float(self.old.seconds), float(self.new.seconds)):
+            return "no change"
+        if self.change.low <= 1 <= self.change.high:
+            return "within the model's uncertainty"
+        return "slower" if self.change.ratio > 1 else "faster"
+
+    @property
+    def limiters(self) -> tuple[str, str]:
+        """The largest cost of the old version, and of the new one."""
+        old, new = (max(one.terms, key=lambda name: float(one.terms[name])) for one in (self.old, self.new))
+        return old, new
+
+    def count_table(self) -> Table:
+        """Return what is counted differently."""
+        columns = [text("name", "count", code=True), number("old"), number("new"), number("ratio"), text("unit")]
+        rows = [(one.name, one.old, one.new, one.new / one.old if one.old else None, one.unit) for one in self.counts]
+        return Table(f"Counts that differ at {self.new.at}", columns, rows)
+
+    def line_table(self) -> Table:
+        """Return the lines that differ, or take another time."""
+        columns = [
+            text("old_line"), text("new_line"), text("text", "source", code=True), seconds("old_s"), seconds("new_s"),
+        ]  # fmt: skip
+        return Table.of(f"Lines that differ at {self.new.at}, and the time that goes with them", columns, self.lines)
+
+    def tables(self) -> list[Table]:
+        """Return what notebooks show."""
+        found = [change_table([self]), self.count_table(), self.line_table()]
+        return [one for one in found if one.rows]
+
+    _repr_html_ = shown_by("result.html")
+
+
+def change_table(found: Sequence[Comparison]) -> Table:
+    """Return a row for each size: both times, their ratio with its limits, and what that means."""
+    columns = [
+        text("sizes"), seconds("old_s"), seconds("new_s"), number("ratio", "new/old"),
+        number("low", "from", meaning="lower end of the ratio's interval"),
+        number("high", "to", meaning="upper end of the ratio's interval"), text("verdict"),
+    ]  # fmt: skip
+    rows = [
+        (one.new.at, one.old.seconds, one.new.seconds, one.change.ratio, one.change.low, one.change.high, one.verdict)
+        for one in found
+    ]
+    return Table(f"Predicted change of {found[0].new.kernel}", columns, rows)
+
+
+def compare(old: Version, new: Version) -> Comparison:
+    """Compare two versions of a kernel; raises what `Calibration.explain` and `count_features` raise."""
+    change = change_of(old.prediction, new.prediction, new.confidence)
+    before, after = old.counts(), new.counts()
+    counts = tuple(
+        ChangedCount(name, *pair, (after.get(name) or before[name])[1])
+        for name in dict.fromkeys((*before, *after))
+        if not _equal(*(pair := (before.get(name, (0.0,))[0], after.get(name, (0.0,))[0])))
+    )
+    found = Comparison(old.prediction, new.prediction, change, counts)
+    if found.verdict == "no change" or needing_code(new.calibration.model.input_features()):
+        return found
+    sources = old.kernel, new.kernel
+    if not all(isinstance(one, SourceKernel) for one in sources):
+        return found
+    return replace(found, lines=tuple(_changed_lines(old, new)))
+
+
+def ratio_of(old: float, new: float) -> float:
+    """Return new over old; 1 where both are zero."""
+    return new / old if old else 1.0 if not new else float("inf")
+
+
+def _equal(one: float, two: float) -> bool:
+    return isclose(one, two, rel_tol=_EQUAL) or (one != one and two != two)  # noqa: PLR0124 - what is not known twice
+
+
+def _changed_lines(old: Version, new: Version) -> Iterator[ChangedLine]:
+    """Yield lines of both versions in their order; those without a time of their own are left out."""
+    (a, before), (b, after) = (_lines(one) for one in (old, new))
+    pairs: list[tuple[int | None, int | None]] = [(0, 0)]
+    for kind, i, end_i, j, end_j in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        if kind == "equal":
+            pairs += zip(range(i + 1, end_i + 1), range(j + 1, end_j + 1), strict=True)
+        else:
+            pairs += [*((n, None) for n in range(i + 1, end_i + 1)), *((None, n) for n in range(j + 1, end_j + 1))]
+    for first, second in pairs:
+        one = None if first is None else before.get(first)
+        two = None if second is None else after.get(second)
+        both = first is not None and second is not None
+        if (one is None and two is None) or (both and _equal(one or 0.0, two or 0.0)):
+            continue
+        written = b[second - 1] if second else a[first - 1] if first else "(headers)"
+        yield ChangedLine(first, second, written, one, two)
+
+
+def _lines(one: Version) -> tuple[list[str], dict[int, float]]:
+    """Return the lines of a source without their indents, and the time that goes with some of them, by number."""
+    found = source_lines(one.kernel, one.sizes, one.calibration, machine=one.machine)
+    times = {line.line: float(one.prediction.seconds) * (line.share or 0.0) for line in found}
+    return [" ".join(line.split()) for line in one.kernel.source.splitlines()], times
