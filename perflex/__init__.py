@@ -27,7 +27,6 @@ from perflex.version import __version__ as __version__  # noqa: E402
 use_writable_caches()
 
 
-
 def load_ipython_extension(shell: object) -> None:
     """Add ``%%perflex`` to a notebook; ``%load_ext perflex`` calls this."""
     from perflex.notebook import load_ipython_extension as load

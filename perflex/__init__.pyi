@@ -6,7 +6,7 @@ from .analysis.ecm import in_core_cycles as in_core_cycles
 from .analysis.explanation import Explanation as Explanation
 from .analysis.explanation import Limiter as Limiter
 from .analysis.explanation import explain as explain
-from .analysis.findings import Finding as Finding
+from .analysis.finding import Finding as Finding
 from .analysis.source_lines import source_lines as source_lines
 from .calibration.calibrating import calibrate as calibrate
 from .calibration.calibration import Calibration as Calibration

@@ -18,6 +18,10 @@ def load_ipython_extension(shell: Any) -> None:
     shell.register_magic_function(explain_cell, "cell", "perflex")
 
 
+def _unread(line: str) -> ArgumentError:
+    return ArgumentError(f"cannot read {line!r}; {_FORM}")
+
+
 def explain_cell(line: str, cell: str) -> Explanation:
     """Return the explanation of a kernel, whose source is the cell.
 
@@ -43,7 +47,7 @@ def explain_cell(line: str, cell: str) -> Explanation:
         at = words.index("-m") if "-m" in words else None
         machine = None if at is None else words[at + 1]
     except (ValueError, IndexError) as error:
-        raise ArgumentError(f"cannot read {line!r}; {_FORM}") from error
+        raise _unread(line) from error
     # In the form of a file's kernel, as which it is read.
     rest = [f"cell.cu:{word}" if "<<<" in word else word for word in words]
     rest = rest if at is None else rest[:at] + rest[at + 2 :]
@@ -51,7 +55,7 @@ def explain_cell(line: str, cell: str) -> Explanation:
     (word, *more), sizes = split_words(rest)
     launch = launch_in(word)
     if more or not launch:
-        raise ArgumentError(f"cannot read {line!r}; {_FORM}")
+        raise _unread(line)
     groups, local = written_launch(launch)
     name = word.removeprefix("cell.cu:").partition("<<<")[0]
     kernel = source_kernel(cell, name, groups=groups, local=[*map(int, local)])

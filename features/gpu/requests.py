@@ -1,4 +1,4 @@
-"""What the requests of each access cost: sectors of global memory, wavefronts of local memory, and the least of both."""
+"""What the requests of each access take: sectors of global memory or wavefronts of local memory, and the least."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,12 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from perflex.features.counting.scop_counts import AccessCounts
-    from perflex.features.scop.scop import Access, Array, Scop, Statement
+    from perflex.features.scop.scop import Access, Array, Launch, Scop, Statement
 
 Place: TypeAlias = "tuple[int, int]"
 """Of an access: the places of its statement in the Scop and of it in the statement."""
 _IN, _SET = isl.dim_type.in_, isl.dim_type.set
 _constant = QuasiPolynomial.constant
+# Elements that rows of arrays are a multiple of: lines of 128 bytes of float32.
+_LINE = 32
 
 
 def access_counts(scop: Scop) -> dict[Place, AccessCounts]:
@@ -37,42 +40,60 @@ def at_sizes(strides: Iterable[QuasiPolynomial], sizes: Mapping[str, int]) -> li
 def coalesced(scop: Scop, places: Collection[Place], sizes: Mapping[str, int]) -> Scop:
     """Return a Scop in which data lie so that neighbouring work-items access neighbouring elements.
 
-    Each access must have a stride along axis 0 of the work-group that is a number other than 0.
+    Each access must have one stride along axis 0 of the work-group, a number other than 0.
     """
-    counted = access_counts(scop)
+    counted, rows = access_counts(scop), _rows(scop, places, sizes)
 
     def changed(place: Place, access: Access) -> Access:
         if place not in places:
             return access
-        item = counted[place]
-        stride = int(item.local_strides[0].evaluate(sizes))  # type: ignore[union-attr] # where one is asked for
-        strides = at_sizes(_strides(scop, access), sizes)
-        axis = _axis_of_items(access, len(scop.launches[item.statement.launch].groups), strides, stride)
+        stride = abs(int(counted[place].local_strides[0].evaluate(sizes)))  # type: ignore[union-attr] # there is one
+        strides, axis = at_sizes(_strides(scop, access), sizes), _axis_of_items(scop, place, sizes)
         if axis is None:
-            return _cut(access, strides, abs(stride), sizes)
-        extent = _extents(access.relation, sizes)[axis]
-        new = [1 if at == axis else one * extent if abs(one) < abs(stride) else one for at, one in enumerate(strides)]
+            return _cut(access, strides, stride, rows[access.array])
+        new = [
+            1 if at == axis else one * rows[access.array] if abs(one) < stride else one
+            for at, one in enumerate(strides)
+        ]
         return replace(access, strides=tuple(map(_constant, new)))
 
     return _with_accesses(scop, changed)
+
+
+def _rows(scop: Scop, places: Iterable[Place], sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return how many elements of each array a row holds that runs along neighbouring work-items; whole lines."""
+    counted, rows = access_counts(scop), dict[str, int]()
+    for place in places:
+        access = scop.statements[place[0]].accesses[place[1]]
+        strides, axis = at_sizes(_strides(scop, access), sizes), _axis_of_items(scop, place, sizes)
+        extents = _extents(access.relation, sizes)
+        stride = abs(int(counted[place].local_strides[0].evaluate(sizes)))  # type: ignore[union-attr] # there is one
+        last = sum((extent - 1) * one for extent, one in zip(extents, strides, strict=True))
+        length = last // stride + 1 if axis is None else extents[axis]
+        rows[access.array] = max(rows.get(access.array, 0), -(-length // _LINE) * _LINE)
+    return rows
 
 
 def _strides(scop: Scop, access: Access) -> tuple[QuasiPolynomial, ...]:
     return scop.array(access.array).strides if access.strides is None else access.strides
 
 
-def _axis_of_items(access: Access, dim: int, strides: Sequence[int], stride: int) -> int | None:
+def _axis_of_items(scop: Scop, place: Place, sizes: Mapping[str, int]) -> int | None:
     """Return the one axis that neighbouring work-items are neighbours along, if there is one."""
+    statement = scop.statements[place[0]]
+    access, dim = statement.accesses[place[1]], len(scop.launches[statement.launch].groups)
     with ISL_LOCK:
         function = access.relation.as_pw_multi_aff()
-        moving = []
-        for axis, each in enumerate(strides):
+        steps = []
+        for axis in range(function.dim(isl.dim_type.out)):
             pieces = [piece for _, piece in function.get_pw_aff(axis).get_pieces()]
-            steps = {piece.get_coefficient_val(_IN, dim).to_python() for piece in pieces}
             if any(piece.dim(isl.dim_type.div) for piece in pieces):
                 return None
-            moving += [axis] if steps != {0} and abs(each) == abs(stride) else [None] if steps != {0} else []
-    return moving[0] if len(moving) == 1 else None
+            steps.append({abs(int(piece.get_coefficient_val(_IN, dim).to_python())) for piece in pieces})
+    moving = [axis for axis, each in enumerate(steps) if each != {0}]
+    strides = at_sizes(_strides(scop, access), sizes)
+    # Along an axis of neighbours a row is as it is.
+    return moving[0] if len(moving) == 1 and steps[moving[0]] == {1} and abs(strides[moving[0]]) > 1 else None
 
 
 def _extents(relation: Any, sizes: Mapping[str, int]) -> list[int]:
@@ -85,7 +106,7 @@ def _extents(relation: Any, sizes: Mapping[str, int]) -> list[int]:
         return [int(reached.dim_max_val(axis).to_python()) + 1 for axis in range(reached.dim(_SET))]
 
 
-def _cut(access: Access, strides: Sequence[int], row: int, sizes: Mapping[str, int], pad: int | None = None) -> Access:
+def _cut(access: Access, strides: Sequence[int], row: int, rows: int, pad: int | None = None) -> Access:
     """Return an access of an array cut into rows: element after element of all rows, or with rows that are padded."""
     axes = [f"a{axis}" for axis in range(len(strides))]
     flat = " + ".join(f"{stride}*{axis}" for stride, axis in zip(strides, axes, strict=True)) or "0"
@@ -93,7 +114,6 @@ def _cut(access: Access, strides: Sequence[int], row: int, sizes: Mapping[str, i
         relation = access.relation.apply_range(
             isl.Map(f"{{ [{', '.join(axes)}] -> [({flat}) mod {row}, floor(({flat})/{row})] }}")
         )
-    rows = _extents(relation, sizes)[1]
     new = (rows, 1) if pad is None else (1, row + pad)
     return replace(access, relation=relation, strides=tuple(map(_constant, new)))
 
@@ -124,9 +144,15 @@ def padded(scop: Scop, name: str, pad: int, sizes: Mapping[str, int], row: int) 
     def changed(_: Place, access: Access) -> Access:
         if access.array != name:
             return access
-        return _cut(access, at_sizes(_strides(scop, access), sizes), row, sizes, pad)
+        return _cut(access, at_sizes(_strides(scop, access), sizes), row, 0, pad)
 
     return _with_accesses(scop, changed, [new if one.name == name else one for one in scop.arrays])
+
+
+def works_together(scop: Scop, number: int) -> bool:
+    """Return whether the work-items of a launch's work-groups meet at barriers or share local memory."""
+    used = {one.array for each in scop.statements if each.launch == number for one in each.accesses}
+    return any(one.launch == number for one in scop.barriers) or any(scop.array(x).space == "local" for x in used)
 
 
 def regrouped(scop: Scop, number: int, items: int, sizes: Mapping[str, int]) -> Scop | None:
@@ -137,10 +163,7 @@ def regrouped(scop: Scop, number: int, items: int, sizes: Mapping[str, int]) -> 
     launch = scop.launches[number]
     axis = max((at for at, extent in enumerate(launch.items) if extent > 1), default=0)
     old, count = launch.items[axis], int(launch.groups[axis].evaluate(sizes))
-    if axis >= len(launch.groups) or any(one.launch == number for one in scop.barriers) or (old % items and items % old):
-        return None
-    local = {one.array for each in scop.statements if each.launch == number for one in each.accesses}
-    if any(scop.array(name).space == "local" for name in local):
+    if axis >= len(launch.groups) or works_together(scop, number) or (old % items and items % old):
         return None
     group, item = f"d{axis}", f"d{len(launch.groups) + axis}"
     if items < old:
@@ -163,26 +186,26 @@ def _moves(statement: Statement, new: Mapping[str, str]) -> Any:
     return isl.Map(f"{{ [{', '.join(names)}] -> [{', '.join(new.get(name, name) for name in names)}] }}")
 
 
-def packed(scop: Scop, numbers: Collection[int], sizes: Mapping[str, int]) -> Scop:
-    """Return a Scop in which work-items next to each other execute statements that every n-th one executes."""
+def packed(scop: Scop, numbers: Collection[int], sizes: Mapping[str, int], lanes: int) -> tuple[Scop, set[int]]:
+    """Return a Scop in which work-items next to each other execute statements that only some of a sub-group execute.
 
-    def changed(number: int, one: Statement) -> Statement:
-        at = len(scop.launches[one.launch].groups)
-        if number not in numbers or (step := step_of_items(one, at, sizes)) is None:
-            return one
-        first, stride = step
-        with ISL_LOCK:
-            found: Statement = moved(one, _moves(one, {f"d{at}": f"floor((d{at} - {first})/{stride})"}))
-        return found
-
-    return replace(scop, statements=tuple(changed(number, one) for number, one in enumerate(scop.statements)))
-
-
-def step_of_items(statement: Statement, dim: int, sizes: Mapping[str, int]) -> tuple[int, int] | None:
-    """Return the first work-item along axis 0 and the distance to the next that execute a statement, if it is above 1.
-
-    `dim` is the dimension of axis 0 of the work-items.
+    With it the places of those statements whose work-items then fill fewer sub-groups.
     """
+    statements, changed = list(scop.statements), set()
+    for number in numbers:
+        one = statements[number]
+        launch = scop.launches[one.launch]
+        apart = not works_together(scop, one.launch)
+        moves = _packing(_executing(one, len(launch.groups), sizes), launch, lanes, apart=apart)
+        if moves is not None:
+            changed.add(number)
+            with ISL_LOCK:
+                statements[number] = moved(one, _moves(one, moves))
+    return replace(scop, statements=tuple(statements)), changed
+
+
+def _executing(statement: Statement, dim: int, sizes: Mapping[str, int]) -> list[int]:
+    """Return the work-items along axis 0, whose dimension it is, that execute a statement anywhere."""
     with ISL_LOCK:
         domain = statement.domain
         for name, value in sizes.items():
@@ -191,9 +214,43 @@ def step_of_items(statement: Statement, dim: int, sizes: Mapping[str, int]) -> t
         domain = domain.project_out(_SET, dim + 1, domain.dim(_SET) - dim - 1).project_out(_SET, 0, dim)
         found: list[int] = []
         domain.foreach_point(lambda point: found.append(int(point.get_coordinate_val(_SET, 0).to_python())))
-    found.sort()
-    steps = {after - before for before, after in zip(found, found[1:], strict=False)}
-    return (found[0], steps.pop()) if len(steps) == 1 and min(steps) > 1 else None
+    return sorted(found)
+
+
+def _packing(executing: Sequence[int], launch: Launch, lanes: int, *, apart: bool) -> dict[str, str] | None:
+    """Return the new work-items of a statement that some execute along axis 0, in a pattern that comes again.
+
+    Where work-groups are `apart`, those of one may be work-items of another.
+    """
+    width, there = launch.items[0], set(executing)
+    period = next(
+        (
+            each
+            for each in range(1, width + 1)
+            if width % each == 0 and all((item + each in there) == (item in there) for item in range(width - each))
+        ),
+        width,
+    )
+    residues = [item for item in executing if item < period]
+    steps = {after - before for before, after in pairwise(residues)} or {1}
+    if len(residues) == period or len(steps) > 1 or not residues:
+        return None
+    first, item = len(launch.groups), f"d{len(launch.groups)}"
+    rank = f"{len(residues)}*floor({item}/{period}) + floor(({item} mod {period} - {residues[0]})/{steps.pop()})"
+    others = [(f"d{first + axis}", extent) for axis, extent in enumerate(launch.items) if axis]
+    # Rows of the work-group follow one another, and work-groups along axis 0.
+    row = len(executing)
+    for name, extent in others:
+        rank, row = f"{rank} + {row}*{name}", row * extent
+    if -(-row // lanes) >= len(
+        {(item + width * line) // lanes for item in there for line in range(prod(launch.items[1:]))}
+    ):
+        return None
+    rank = f"{rank} + {row}*d0" if apart else rank
+    moves, size = {item: f"({rank}) mod {width}"}, width
+    for name, extent in others:
+        moves[name], size = f"floor(({rank})/{size}) mod {extent}", size * extent
+    return moves | ({"d0": f"floor(({rank})/{size})"} if apart else {})
 
 
 def in_float32(scop: Scop, lines: Collection[str]) -> Scop:

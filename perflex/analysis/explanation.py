@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from perflex.analysis.cures import access_counts
-from perflex.analysis.findings import Case, find
+from perflex.analysis.finding import Case
+from perflex.analysis.findings import find
 from perflex.analysis.source_lines import SourceLines, source_lines
-from perflex.errors import PerflexError
 from perflex.features import extract_scop
 from perflex.features.from_source.source import SourceKernel
 from perflex.features.sized_kernel import with_own_sizes
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from perflex.analysis.findings import Finding
+    from perflex.analysis.finding import Finding
     from perflex.calibration.calibration import Calibration
     from perflex.calibration.prediction import Prediction
     from perflex.compiled.program import CompiledProgram
@@ -192,10 +192,8 @@ def _found(case: Case) -> tuple[tuple[Finding, ...], str]:
     """Return the findings, or why there are none."""
     if case.target.machine is None or case.target.machine.kind != "gpu":
         return (), "flaws are looked for on GPUs; name one with --machine (machine=)"
-    try:
-        return tuple(find(case)), ""
-    except PerflexError as error:
-        return (), f"flaws cannot be told: {error.message}"
+    findings, reasons = find(case)
+    return tuple(findings), "; ".join(f"some flaws cannot be told: {reason}" for reason in reasons)
 
 
 def _without_access(scop: Scop, line: str, direction: str, array: str) -> Scop:

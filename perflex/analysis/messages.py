@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from perflex.analysis.findings import MEANINGS
+from perflex.analysis.finding import MEANINGS
 from perflex.tables import time_text
 from perflex.version import __version__
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from perflex.analysis.explanation import Explanation
-    from perflex.analysis.findings import Finding
+    from perflex.analysis.finding import Finding
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -79,7 +81,19 @@ def sarif(found: Iterable[Message]) -> dict[str, Any]:
         if any(one.finding.kind == kind for one in found)
     ]
     driver = {"name": "perflex", "version": __version__, "rules": rules}
-    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": [*map(_result, found)]}]}
+    return {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": [*map(_result, found)]}],
+    }
+
+
+def _uri(file: str) -> str:
+    """Return a file as SARIF names it: relative to the folder of work, if it is below it."""
+    path = Path(file)
+    if not path.is_absolute():
+        return quote(path.as_posix())
+    return quote(path.relative_to(Path.cwd()).as_posix()) if path.is_relative_to(Path.cwd()) else path.as_uri()
 
 
 def _result(one: Message) -> dict[str, Any]:
@@ -89,7 +103,9 @@ def _result(one: Message) -> dict[str, Any]:
         "ruleId": one.finding.kind,
         "level": "warning",
         "message": {"text": f"{one.text}. Cure: {one.finding.cure}."},
-        "locations": [{"physicalLocation": {"artifactLocation": {"uri": one.file.replace("\\", "/")}, "region": region}}],
+        "locations": [
+            {"physicalLocation": {"artifactLocation": {"uri": one.file.replace("\\", "/")}, "region": region}}
+        ],
         "properties": {
             "found": one.finding.found,
             "mended": one.finding.mended,

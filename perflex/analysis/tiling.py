@@ -54,7 +54,11 @@ def tileable(scop: Scop, sizes: Mapping[str, int]) -> list[Tile]:
         if found and scop.statements[found[0].place[0]].loops != one.loops:
             continue
         for at, access in enumerate(one.accesses):
-            if access.direction == "load" and access.array not in stored and scop.array(access.array).memory == "global":
+            if (
+                access.direction == "load"
+                and access.array not in stored
+                and scop.array(access.array).memory == "global"
+            ):
                 found += _tile(scop, (number, at), sizes)
     width = min((one.width for one in found), default=0)
     return [Tile(one.place, one.axis, width, one.times) for one in found]
@@ -98,7 +102,7 @@ def tiled(scop: Scop, tiles: Sequence[Tile], sizes: Mapping[str, int]) -> Scop:
     first = scop.statements[tiles[0].place[0]]
     launch, width, depth = scop.launches[first.launch], tiles[0].width, len(first.loops)
     inner, position = first.loops[-1], launch.axes + depth - 1
-    place = first.order[: depth]
+    place = first.order[:depth]
 
     def cut(one: Any) -> Any:
         if one.launch != first.launch or one.loops != first.loops:
@@ -115,7 +119,9 @@ def tiled(scop: Scop, tiles: Sequence[Tile], sizes: Mapping[str, int]) -> Scop:
         arrays, loaders = list(scop.arrays), []
         for number, tile in enumerate(tiles):
             statement, at = statements[tile.place[0]], tile.place[1]
-            array, loader, used = _loaded(scop, statement, tile, launch.axes - len(launch.items), number, (*place, number % 2))
+            array, loader, used = _loaded(
+                scop, statement, tile, launch.axes - len(launch.items), number, (*place, number % 2)
+            )
             arrays.append(array)
             loaders.append(loader)
             accesses = (*statement.accesses[:at], used, *statement.accesses[at + 1 :])
@@ -126,11 +132,7 @@ def tiled(scop: Scop, tiles: Sequence[Tile], sizes: Mapping[str, int]) -> Scop:
     changed = replace(launch, loops=(*launch.loops, Loop(f"{launch.loops[inner].name}_tile", inner)))
     launches = tuple(changed if one is launch else one for one in scop.launches)
     return replace(
-        scop,
-        launches=launches,
-        arrays=tuple(arrays),
-        statements=(*statements, *loaders),
-        barriers=tuple(barriers),
+        scop, launches=launches, arrays=tuple(arrays), statements=(*statements, *loaders), barriers=tuple(barriers)
     )
 
 

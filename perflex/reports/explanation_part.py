@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perflex.analysis.explanation import Explanation
-    from perflex.analysis.findings import Finding
+    from perflex.analysis.finding import Finding
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def listing(one: Explanation) -> list[ListedLine]:
         return []
     accesses = one.access_shares()
     code = _highlighted(one.source)
-    begun = min(function_place(one.source, one.prediction.kernel)[0], min(shares))
+    begun = min(function_place(one.source, one.prediction.kernel)[0], *shares)
     last = min(len(code), max(shares) + _BEHIND)
     return [
         ListedLine(
@@ -76,7 +76,9 @@ def explanation_part(found: Sequence[Explanation]) -> Part:
         times=[prediction_table([one.prediction]) for one in found],
         listing=listing,
     )
-    notices = [("warning", f"{one.prediction.kernel}: {line}") for one in found for line in doubt_lines([one.prediction])]
+    notices = [
+        ("warning", f"{one.prediction.kernel}: {line}") for one in found for line in doubt_lines([one.prediction])
+    ]
     notices += [("remark", f"{one.prediction.kernel}: {one.unknown}") for one in found if one.unknown]
     where = first.calibration.device.get("name") or "an unknown device"
     names = " and ".join(dict.fromkeys(one.prediction.kernel for one in found))

@@ -21,7 +21,7 @@ MEANINGS = {
     "launch-bound": "one launch; nothing mends it",
     "occupancy": "resident work-groups per compute unit; mended: one more",
 }
-COMPUTE_UNITS = {"A100-40GB": 108, "V100": 80, "RTX-3090": 82, "H100-SXM": 132, "RTX-2080-Ti": 68, "MI210": 104}
+COMPUTE_UNITS = {"A100-40GB": 108, "V100": 80, "RTX-3090": 82, "H100-SXM": 132, "RTX-2080-Ti": 68, "MI50": 60}
 # Resident work-items, registers in each of four parts, bytes of local memory and reserved ones, from the data sheets.
 UNIT = {
     "A100-40GB": (2048, 16384, 164 * 1024, 1024),
@@ -187,7 +187,7 @@ DIVERGENCE = [
             sizes={"n": 2**24}, machine="A100-40GB", access="i % 2 == 0", mended_access="i < n / 2",
             found=0.5, mended=1),
     planted("divergence", "stream", "odd and even in OpenCL C", texts.TWO_WAYS_CL, ("i < n / 2", "i % 2 == 0"),
-            **_LINE, sizes={"n": 2**24}, machine="MI210", access="i % 2 == 0", mended_access="i < n / 2",
+            **_LINE, sizes={"n": 2**24}, machine="MI50", access="i % 2 == 0", mended_access="i < n / 2",
             found=0.5, mended=1),
     planted("divergence", "stream", "one in four", texts.ONE_IN_FOUR, ("i < n / 4", "i % 4 == 0"), **_LINE,
             sizes={"n": 2**24}, machine="V100", access="i % 4 == 0", mended_access="i < n / 4", found=0.25, mended=1),
@@ -234,8 +234,8 @@ FLOAT64 = [
 FEW_GROUPS = [
     planted("few-groups", "stream", "16 for 108 units", texts.ORBIT, **_THOUSANDS, sizes={"n": 16 * 1024, "m": 65536},
             machine="A100-40GB", mended_groups=("n/128",), mended_local=(128,), found=16, mended=128),
-    planted("few-groups", "stream", "26 for 104 units", texts.ORBIT_CL, **_LINE, sizes={"n": 26 * 256, "m": 65536},
-            machine="MI210", mended_groups=("n/64",), mended_local=(64,), found=26, mended=104),
+    planted("few-groups", "stream", "15 for 60 units", texts.ORBIT_CL, **_LINE, sizes={"n": 15 * 256, "m": 65536},
+            machine="MI50", mended_groups=("n/64",), mended_local=(64,), found=15, mended=60),
     planted("few-groups", "nbody", "20 for 80 units", texts.LATTICE, groups=("n/512",), local=(512,),
             sizes={"n": 20 * 512, "m": 65536}, machine="V100", mended_groups=("n/128",), mended_local=(128,),
             found=20, mended=80),
@@ -260,9 +260,9 @@ LAST_WAVE = [
     planted("last-wave", "nbody", "69 on 68 units", texts.LATTICE, **_THOUSANDS,
             sizes={"n": 69 * 1024, "m": 16384}, machine="RTX-2080-Ti", **_SIXTY_FOUR,
             found=2 / (69 / 68), mended=17 / (1104 / 68)),
-    planted("last-wave", "stream", "105 on 104 units", texts.ORBIT_CL, **_THOUSANDS,
-            sizes={"n": 105 * 1024, "m": 16384}, machine="MI210", **_SIXTY_FOUR,
-            found=2 / (105 / 104), mended=17 / (1680 / 104)),
+    planted("last-wave", "stream", "61 on 60 units", texts.ORBIT_CL, **_THOUSANDS,
+            sizes={"n": 61 * 1024, "m": 16384}, machine="MI50", **_SIXTY_FOUR,
+            found=2 / (61 / 60), mended=17 / (976 / 60)),
     planted("last-wave", "stream", "83 on 82 units", texts.ORBIT, **_THOUSANDS,
             sizes={"n": 83 * 1024, "m": 16384}, machine="RTX-3090", **_SIXTY_FOUR,
             found=2 / (83 / 82), mended=17 / (1328 / 82)),
@@ -349,7 +349,7 @@ _PURE = [
         ("saxpy", "stream", texts.SAXPY, "RTX-3090", {"n": 2**26}, _LINE),
         ("triad of float4", "stream", texts.TRIAD4, "H100-SXM", {"n": 2**24}, _LINE),
         ("triad of float4", "stream", texts.TRIAD4, "V100", {"n": 2**24}, _LINE),
-        ("copy", "stream", texts.COPY_CL, "MI210", {"n": 8192}, _ROWS),
+        ("copy", "stream", texts.COPY_CL, "MI50", {"n": 8192}, _ROWS),
         ("march", "stream", texts.MARCH, "A100-40GB", {"n": 2**22, "m": 32}, _LINE),
         ("march in OpenCL C", "stream", texts.MARCH_CL, "V100", {"n": 2**22, "m": 32}, _LINE),
         ("logistic map", "stream", texts.ORBIT, "A100-40GB", {"n": 2**24, "m": 256}, _LINE),

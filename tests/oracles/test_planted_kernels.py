@@ -58,7 +58,7 @@ def test_each_is_described(text, local, groups, sizes):
 
 @of(*ENUMERATED)
 def test_accesses(planted):
-    enumerate_, size = ENUMERATED[planted.flaw], 64 if planted.machine == "MI210" else 32
+    enumerate_, size = ENUMERATED[planted.flaw], 64 if planted.machine == "MI50" else 32
     where = planted.sizes, planted.over, planted.active, size
     found = enumerate_(planted.source, planted.access.split(" = ")[-1], planted.local, *where)
     mended_access = planted.mended_access.split(" = ")[-1]
