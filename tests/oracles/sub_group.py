@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+SIZE = 32
 _INT = re.compile(r"\bint ([^;]*);")
 _ARRAY = re.compile(r"(?:__shared__|__local) float (\w+)((?:\[\d+\])+);")
 _POINTER = re.compile(r"\b(float4?|int) \*\s*(\w+)")
@@ -90,19 +91,24 @@ def evaluated(text, expressions, local, sizes, over):
         yield [np.broadcast_to(eval(each, {}, names), items.shape) for each in expressions]
 
 
-def _requests(text, access, local, sizes, over, active, size):
+def _requests(text, access, local, sizes, over, active):
     """Return the addresses that each sub-group's active work-items access, without sub-groups that have none."""
     found = []
     for addresses, mask in evaluated(text, [access, active], local, sizes, over):
-        found += [
-            addresses[first : first + size][mask[first : first + size]] for first in range(0, len(addresses), size)
-        ]
+        parts = [slice(first, first + SIZE) for first in range(0, len(addresses), SIZE)]
+        found += [addresses[part][mask[part]] for part in parts]
     return [each for each in found if len(each)]
 
 
 def sectors(*where):
     """Return sectors of 32 bytes per request, on average."""
     return np.mean([len(np.unique(addresses // 32)) for addresses in _requests(*where)])
+
+
+def least_sectors(text, *where):
+    """Return the sectors that a request's elements would fill side by side, on average."""
+    itemsize = 16 if "float4 *" in text else 4
+    return np.mean([len(np.unique(addresses)) * itemsize / 32 for addresses in _requests(text, *where)])
 
 
 def wavefronts(*where):
@@ -115,10 +121,10 @@ def loads_per_element(*where):
     return len(addresses) / len(np.unique(addresses))
 
 
-def active_share(text, condition, local, sizes, over, _, size):
+def active_share(text, condition, local, sizes, over, _):
     """Return the active share of the work-items of sub-groups in which the condition holds for any."""
-    active = _requests(text, condition, local, sizes, over, condition, size)
-    return sum(map(len, active)) / (size * len(active))
+    active = _requests(text, condition, local, sizes, over, condition)
+    return sum(map(len, active)) / (SIZE * len(active))
 
 
 class _Number:
@@ -138,6 +144,6 @@ class _Number:
 def float64_operations(expression):
     """Return operations in float64 of an expression in which all names and ``a[...]`` are float32."""
     counted = []
-    expression = re.sub(r"[A-Za-z_]\w*\[[^]]*\]|[\d.]+f\b|\b[A-Za-z_]\w*", "number", expression)
+    expression = re.sub(r"[A-Za-z_]\w*(?:\[[^]]*\])+|[\d.]+f\b|\b[A-Za-z_]\w*", "number", expression)
     eval(expression, {"number": _Number(False, counted)})
     return sum(counted)
