@@ -13,7 +13,7 @@ from .planted_sources import opencl
 MEANINGS = {
     "coalescing": "sectors of 32 bytes per sub-group request of the access",
     "bank-conflicts": "wavefronts per sub-group request of the access, on average over requests",
-    "divergence": "active share of the work-items of sub-groups that enter the first way of the line's condition",
+    "divergence": "active share of a sub-group in the first way of the line's condition, where any work-item enters it",
     "float64": "operations in float64 of a work-item in the line as written, all iterations, without conversions",
     "few-groups": "work-groups; mended: after work-groups are halved until there is one for each compute unit",
     "last-wave": "work-groups of the busiest compute unit over their mean; mended: halved until it is below 1.1",
@@ -55,8 +55,8 @@ class Clean:
 class Planted(Clean):
     """A kernel with one flaw, and the mended kernel; where nothing mends it, both of its fields are None.
 
-    `access` is the text of the flaw: an access, a condition, an expression or a declaration; of a flaw of the launch it
-    is the kernel's name. `over` has values of the loops' integers over which the number is the mean.
+    `access` is the text of the flaw: an access, a condition, an expression or a declaration; of a launch it is
+    the kernel's name. `over` has values of the loops' integers over which the number is the mean, or the sum (float64).
     """
 
     flaw: str
@@ -69,7 +69,6 @@ class Planted(Clean):
     mended_local: tuple[int, ...]
     mended_registers: int | None = None
     over: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    active: str = "1 == 1"
 
     @property
     def line(self) -> int:
@@ -196,7 +195,7 @@ DIVERGENCE = [
     planted("divergence", "nbody", "two kinds of bodies", texts.KINDS, ("i < n / 2", "i % 2 == 0"), **_LINE,
             sizes={"n": 2**24}, machine="RTX-2080-Ti", access="i % 2 == 0", mended_access="i < n / 2",
             found=0.5, mended=1),
-    # 255 additions by 47 sub-groups, mended by 12.
+    # 255 additions by 47 sub-groups of 32, mended by 12.
     planted("divergence", "reduction", "roles interleaved", texts.TREE,
             ("int s = 128; s > 0; s /= 2", "int s = 1; s < 256; s *= 2"), ("t < s", "t % (2 * s) == 0"), **_LINE,
             sizes={"n": 2**26}, machine="RTX-2080-Ti", access="t % (2 * s) == 0", mended_access="t < s", over=_STEPS,
@@ -231,7 +230,8 @@ FEW_GROUPS = [
     planted("few-groups", "stream", "16 for 108 units", texts.ORBIT, **_THOUSANDS, sizes={"n": 16 * 1024, "m": 65536},
             machine="A100-40GB", mended_groups=("n/128",), mended_local=(128,), found=16, mended=128),
     planted("few-groups", "stream", "18 for 70 units", opencl(texts.ORBIT), **_THOUSANDS,
-            sizes={"n": 18 * 1024, "m": 65536}, machine="W7800", mended_groups=("n/256",), mended_local=(256,), found=18, mended=72),
+            sizes={"n": 18 * 1024, "m": 65536}, machine="W7800", mended_groups=("n/256",),
+            mended_local=(256,), found=18, mended=72),
     planted("few-groups", "nbody", "20 for 80 units", texts.LATTICE, groups=("n/512",), local=(512,),
             sizes={"n": 20 * 512, "m": 65536}, machine="V100", mended_groups=("n/128",), mended_local=(128,),
             found=20, mended=80),

@@ -66,7 +66,7 @@ def test_each_is_described(text, local, groups, sizes):
 @of(*ENUMERATED)
 def test_accesses(planted):
     enumerate_ = ENUMERATED[planted.flaw]
-    where = planted.sizes, planted.over, planted.active
+    where = planted.sizes, planted.over
     found = enumerate_(planted.source, planted.access.split(" = ")[-1], planted.local, *where)
     mended_access = planted.mended_access.split(" = ")[-1]
     mended = enumerate_(planted.mended_source, mended_access, planted.mended_local, *where)
@@ -160,7 +160,7 @@ def test_clean_kernels_have_many_even_rounds(clean):
 
 @pytest.mark.parametrize("clean", CLEAN, ids=lambda each: f"{each.name} on {each.machine}")
 def test_accesses_of_clean_kernels_are_coalesced_and_free_of_conflicts(clean):
-    text, where = clean.source, (clean.local, clean.sizes, {}, "1 == 1")
+    text, where = clean.source, (clean.local, clean.sizes, {})
     local = dict(re.findall(r"(?:__shared__|__local) float (\w+)((?:\[\d+\])+);", text))
     for access in set(re.findall(r"\b\w+(?:\[[^]]+\])+", text)) - {name + extents for name, extents in local.items()}:
         if access.split("[")[0] in local:
