@@ -7,12 +7,13 @@ import re
 from dataclasses import dataclass, field
 
 from . import planted_sources as texts
+from .planted_sources import opencl
 
 # What `found` and `mended` number, by flaw.
 MEANINGS = {
     "coalescing": "sectors of 32 bytes per sub-group request of the access",
     "bank-conflicts": "wavefronts per sub-group request of the access, on average over requests",
-    "divergence": "active share of the work-items of sub-groups that enter the first way of the line's condition",
+    "divergence": "active share of a sub-group in the first way of the line's condition, where any work-item enters it",
     "float64": "operations in float64 of a work-item in the line as written, all iterations, without conversions",
     "few-groups": "work-groups; mended: after work-groups are halved until there is one for each compute unit",
     "last-wave": "work-groups of the busiest compute unit over their mean; mended: halved until it is below 1.1",
@@ -21,7 +22,7 @@ MEANINGS = {
     "launch-bound": "one launch; nothing mends it",
     "occupancy": "resident work-groups per compute unit; mended: one more",
 }
-COMPUTE_UNITS = {"A100-40GB": 108, "V100": 80, "RTX-3090": 82, "H100-SXM": 132, "RTX-2080-Ti": 68, "MI50": 60}
+COMPUTE_UNITS = {"A100-40GB": 108, "V100": 80, "RTX-3090": 82, "H100-SXM": 132, "RTX-2080-Ti": 68, "W7800": 70}
 # Resident work-items, registers in each of four parts, bytes of local memory and reserved ones, from the data sheets.
 UNIT = {
     "A100-40GB": (2048, 16384, 164 * 1024, 1024),
@@ -54,8 +55,8 @@ class Clean:
 class Planted(Clean):
     """A kernel with one flaw, and the mended kernel; where nothing mends it, both of its fields are None.
 
-    `access` is the text of the flaw: an access, a condition, an expression or a declaration; of a flaw of the launch it
-    is the kernel's name. `over` has values of the loops' integers over which the number is the mean.
+    `access` is the text of the flaw: an access, a condition, an expression or a declaration; of a launch it is
+    the kernel's name. `over` has values of the loops' integers over which the number is the mean, or the sum (float64).
     """
 
     flaw: str
@@ -68,7 +69,6 @@ class Planted(Clean):
     mended_local: tuple[int, ...]
     mended_registers: int | None = None
     over: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    active: str = "1 == 1"
 
     @property
     def line(self) -> int:
@@ -117,9 +117,9 @@ COALESCING = [
             ("y[i * n + j] = x[i * n + j]", "y[j * n + i] = x[j * n + i]"), **_ROWS,
             sizes={"n": 8192}, machine="RTX-3090", access="x[j * n + i]", mended_access="x[i * n + j]",
             found=32, mended=4),
-    planted("coalescing", "stream", "structures of three", texts.NORMS,
-            ("p[i]", "p[3 * i]"), ("p[n + i]", "p[3 * i + 1]"), ("p[2 * n + i]", "p[3 * i + 2]"), **_LINE,
-            sizes={"n": 2**25}, machine="V100", access="p[3 * i + 1]", mended_access="p[n + i]", found=12, mended=4),
+    planted("coalescing", "stream", "two fields of six", texts.NORMS, ("p[i]", "p[6 * i]"),
+            ("p[n + i]", "p[6 * i + 1]"), **_LINE, sizes={"n": 2**25}, machine="V100", access="p[6 * i + 1]",
+            mended_access="p[n + i]", found=24, mended=4),
     planted("coalescing", "stream", "one field of eight", texts.FIELD, ("p[3 * n + i]", "p[8 * i + 3]"), **_LINE,
             sizes={"n": 2**24}, machine="A100-40GB", access="p[8 * i + 3]", mended_access="p[3 * n + i]",
             found=32, mended=4),
@@ -142,11 +142,11 @@ COALESCING = [
     planted("coalescing", "stencil", "axes exchanged", texts.VERTICAL,
             ("int j = blockIdx.x * blockDim.x + threadIdx.x", "int i = blockIdx.x * blockDim.x + threadIdx.x"),
             ("int i = blockIdx.y * blockDim.y + threadIdx.y", "int j = blockIdx.y * blockDim.y + threadIdx.y"),
-            **_ROWS, sizes={"n": 8192}, machine="H100-SXM", access="x[(i + 1) * n + j]", found=32, mended=4),
-    planted("coalescing", "matmul", "tile of a transposed matrix", texts.MATMUL,
-            ("b[(k0 + ty) * n + col]", "b[col * n + k0 + ty]"), **_SQUARE, sizes={"n": 4096}, machine="V100",
-            access="b[col * n + k0 + ty]", mended_access="b[(k0 + ty) * n + col]", over={"k0": (0, 32)},
-            found=32, mended=4),
+            **_ROWS, sizes={"n": 8192}, machine="RTX-3090", access="x[(i + 1) * n + j]", found=32, mended=4),
+    planted("coalescing", "matmul", "outer product by column", texts.RANK_ONE,
+            ("c[blockIdx.y * n + j]", "c[j * n + blockIdx.y]"), groups=("n/256", "n"), local=(256, 1),
+            sizes={"n": 8192}, machine="V100", access="c[j * n + blockIdx.y]",
+            mended_access="c[blockIdx.y * n + j]", found=32, mended=4),
 ]  # fmt: skip
 
 _STEPS = {"s": (1, 2, 4, 8, 16, 32, 64, 128)}
@@ -154,31 +154,26 @@ BANK_CONFLICTS = [
     planted("bank-conflicts", "transpose", "columns of a tile", texts.TRANSPOSE, ("[33]", "[32]"), **_TILES,
             sizes={"n": 8192}, machine="A100-40GB", access="tile[tx][ty + r]", over={"r": (0, 8, 16, 24)},
             found=32, mended=1),
-    planted("bank-conflicts", "transpose", "columns of a tile in OpenCL C", texts.TRANSPOSE_CL, ("[33]", "[32]"),
-            **_TILES, sizes={"n": 8192}, machine="RTX-2080-Ti", access="tile[tx][ty + r]",
+    planted("bank-conflicts", "transpose", "columns of a tile in OpenCL C", opencl(texts.TRANSPOSE), ("[33]", "[32]"),
+            **_TILES, sizes={"n": 8192}, machine="H100-SXM", access="tile[tx][ty + r]",
             over={"r": (0, 8, 16, 24)}, found=32, mended=1),
-    planted("bank-conflicts", "transpose", "columns of a small tile", texts.TRANSPOSE_16, ("[18]", "[16]"),
-            **_SMALL_TILES, sizes={"n": 8192}, machine="V100", access="tile[tx][ty]", found=8, mended=1),
     planted("bank-conflicts", "matmul", "rows of a transposed tile", texts.TURNED_MATMUL, ("[33]", "[32]"),
-            **_SQUARE, sizes={"n": 4096}, machine="A100-40GB", access="bs[tx][k]", over={"k": (0, 1, 31)},
+            **_SQUARE, sizes={"n": 4096}, machine="A100-40GB", access="sb[tx][k]", over={"k": (0, 1, 31)},
             found=32, mended=1),
     planted("bank-conflicts", "matmul", "rows of a small transposed tile", texts.TURNED_MATMUL_16, ("[18]", "[16]"),
-            **_SMALL_TILES, sizes={"n": 4096}, machine="RTX-3090", access="bs[tx][k]", over={"k": (0, 1, 15)},
+            **_SMALL_TILES, sizes={"n": 4096}, machine="RTX-3090", access="sb[tx][k]", over={"k": (0, 1, 15)},
             found=8, mended=1),
     planted("bank-conflicts", "reduction", "a row for each work-item", texts.ROWS_OF_32, ("[33]", "[32]"),
             groups=("n/2048",), local=(64,), sizes={"n": 2**26}, machine="H100-SXM", access="buf[t][k]",
             over={"k": tuple(range(32))}, found=32, mended=1),
-    # Of 12 requests, by steps: four of 2 wavefronts, two of 4, then one each of 8, 8, 8, 4, 2 and 1.
-    planted("bank-conflicts", "reduction", "elements move apart", texts.SPREAD_TREE,
-            ("[t + t / 32]", "[t]"), ("sum[e + e / 32] += sum[e + s + (e + s) / 32]", "sum[e] += sum[e + s]"),
-            **_LINE, sizes={"n": 2**26}, machine="V100", access="sum[e]", mended_access="sum[e + e / 32]",
-            over=_STEPS, active="e < 256", found=47 / 12, mended=1),
-    planted("bank-conflicts", "stream", "pairs of neighbours", texts.PAIRS,
-            ("[k + t + (k + t) / 32]", "[k + t]"), ("s[2 * t + 2 * t / 32]", "s[2 * t]"),
-            ("s[2 * t + 1 + (2 * t + 1) / 32]", "s[2 * t + 1]"), groups=("n/512",), sizes={"n": 2**27},
-            machine="RTX-2080-Ti", access="s[2 * t]", mended_access="s[2 * t + 2 * t / 32]", found=2, mended=1),
+    planted("bank-conflicts", "reduction", "a short row for each work-item", texts.ROWS_OF_16, ("[17]", "[16]"),
+            groups=("n/2048",), local=(128,), sizes={"n": 2**26}, machine="A100-40GB", access="buf[t][k]",
+            over={"k": tuple(range(16))}, found=16, mended=1),
+    planted("bank-conflicts", "transpose", "weighed rows of blocks", texts.WEIGHED_BLOCKS, ("[17]", "[16]"),
+            **_SMALL_TILES, sizes={"n": 8192}, machine="RTX-2080-Ti", access="tile[tx][k]",
+            over={"k": tuple(range(16))}, found=8, mended=1),
     planted("bank-conflicts", "stencil", "columns of sums", texts.TURNED, ("[33]", "[32]"), **_TILES,
-            sizes={"n": 8192}, machine="RTX-3090", access="tile[tx][ty + r]", over={"r": (0, 8, 16, 24)},
+            sizes={"n": 8192}, machine="H100-SXM", access="tile[tx][ty + r]", over={"r": (0, 8, 16, 24)},
             found=32, mended=1),
 ]  # fmt: skip
 
@@ -186,8 +181,8 @@ DIVERGENCE = [
     planted("divergence", "stream", "odd and even", texts.TWO_WAYS, ("i < n / 2", "i % 2 == 0"), **_LINE,
             sizes={"n": 2**24}, machine="A100-40GB", access="i % 2 == 0", mended_access="i < n / 2",
             found=0.5, mended=1),
-    planted("divergence", "stream", "odd and even in OpenCL C", texts.TWO_WAYS_CL, ("i < n / 2", "i % 2 == 0"),
-            **_LINE, sizes={"n": 2**24}, machine="MI50", access="i % 2 == 0", mended_access="i < n / 2",
+    planted("divergence", "stream", "odd and even in OpenCL C", opencl(texts.TWO_WAYS), ("i < n / 2", "i % 2 == 0"),
+            **_LINE, sizes={"n": 2**24}, machine="W7800", access="i % 2 == 0", mended_access="i < n / 2",
             found=0.5, mended=1),
     planted("divergence", "stream", "one in four", texts.ONE_IN_FOUR, ("i < n / 4", "i % 4 == 0"), **_LINE,
             sizes={"n": 2**24}, machine="V100", access="i % 4 == 0", mended_access="i < n / 4", found=0.25, mended=1),
@@ -200,14 +195,13 @@ DIVERGENCE = [
     planted("divergence", "nbody", "two kinds of bodies", texts.KINDS, ("i < n / 2", "i % 2 == 0"), **_LINE,
             sizes={"n": 2**24}, machine="RTX-2080-Ti", access="i % 2 == 0", mended_access="i < n / 2",
             found=0.5, mended=1),
-    # 255 additions by 47 sub-groups, mended by 12.
+    # 255 additions by 47 sub-groups of 32, mended by 12.
     planted("divergence", "reduction", "roles interleaved", texts.TREE,
             ("int s = 128; s > 0; s /= 2", "int s = 1; s < 256; s *= 2"), ("t < s", "t % (2 * s) == 0"), **_LINE,
             sizes={"n": 2**26}, machine="RTX-2080-Ti", access="t % (2 * s) == 0", mended_access="t < s", over=_STEPS,
             found=255 / 1504, mended=255 / 384),
 ]  # fmt: skip
 
-_MATMUL_ON_3090 = {**_SQUARE, "sizes": {"n": 4096}, "machine": "RTX-3090"}
 FLOAT64 = [
     planted("float64", "stream", "polynomial", texts.POLYNOMIAL, *((f"0.{i}f", f"0.{i}") for i in range(1, 7)),
             **_LINE, sizes={"n": 2**26}, machine="RTX-3090", found=11, mended=0,
@@ -218,8 +212,9 @@ FLOAT64 = [
     planted("float64", "reduction", "losses", texts.LOSSES, ("0.5f", "0.5"), ("1.5f", "1.5"),
             groups=("n/4096",), sizes={"n": 2**27}, machine="RTX-3090", access="(u - 0.5) * (u - 1.5) * (u + 0.5)",
             over={"k": tuple(range(16))}, found=80, mended=0),
-    planted("float64", "matmul", "a scaled matrix", texts.SCALED_MATMUL, ("1.5f", "1.5"), **_MATMUL_ON_3090,
-            access="1.5 * a[row * n + k0 + tx]", over={"k0": tuple(range(0, 4096, 32))}, found=128, mended=0),
+    planted("float64", "matmul", "a scaled matrix", texts.SCALED_MATMUL, ("1.5f", "1.5"), **_SQUARE,
+            sizes={"n": 4096}, machine="RTX-3090", access="1.5 * sa[ty][k]", found=4096, mended=0,
+            over={"k0": tuple(range(0, 4096, 32)), "k": tuple(range(32))}),
     planted("float64", "nbody", "halved distances", texts.LATTICE, ("0.5f", "0.5"), **_LINE,
             sizes={"n": 2**20, "m": 1024}, machine="RTX-2080-Ti", access="(at - xi) * 0.5",
             over={"j": tuple(range(1024))}, found=1024, mended=0),
@@ -234,16 +229,17 @@ FLOAT64 = [
 FEW_GROUPS = [
     planted("few-groups", "stream", "16 for 108 units", texts.ORBIT, **_THOUSANDS, sizes={"n": 16 * 1024, "m": 65536},
             machine="A100-40GB", mended_groups=("n/128",), mended_local=(128,), found=16, mended=128),
-    planted("few-groups", "stream", "15 for 60 units", texts.ORBIT_CL, **_LINE, sizes={"n": 15 * 256, "m": 65536},
-            machine="MI50", mended_groups=("n/64",), mended_local=(64,), found=15, mended=60),
+    planted("few-groups", "stream", "18 for 70 units", opencl(texts.ORBIT), **_THOUSANDS,
+            sizes={"n": 18 * 1024, "m": 65536}, machine="W7800", mended_groups=("n/256",),
+            mended_local=(256,), found=18, mended=72),
     planted("few-groups", "nbody", "20 for 80 units", texts.LATTICE, groups=("n/512",), local=(512,),
             sizes={"n": 20 * 512, "m": 65536}, machine="V100", mended_groups=("n/128",), mended_local=(128,),
             found=20, mended=80),
     planted("few-groups", "stream", "8 for 82 units", texts.MARCH, **_THOUSANDS, sizes={"n": 8192, "m": 8192},
             machine="RTX-3090", mended_groups=("n/64",), mended_local=(64,), found=8, mended=128),
-    planted("few-groups", "reduction", "16 for 132 units", texts.COLUMN_SUMS, **_THOUSANDS,
-            sizes={"n": 16384, "m": 16384}, machine="H100-SXM", mended_groups=("n/64",), mended_local=(64,),
-            found=16, mended=256),
+    planted("few-groups", "nbody", "33 for 132 units", texts.LATTICE, **_THOUSANDS,
+            sizes={"n": 33 * 1024, "m": 65536}, machine="H100-SXM", mended_groups=("n/256",), mended_local=(256,),
+            found=33, mended=132),
 ]  # fmt: skip
 
 _SIXTY_FOUR = {"mended_groups": ("n/64",), "mended_local": (64,)}
@@ -260,9 +256,9 @@ LAST_WAVE = [
     planted("last-wave", "nbody", "69 on 68 units", texts.LATTICE, **_THOUSANDS,
             sizes={"n": 69 * 1024, "m": 16384}, machine="RTX-2080-Ti", **_SIXTY_FOUR,
             found=2 / (69 / 68), mended=17 / (1104 / 68)),
-    planted("last-wave", "stream", "61 on 60 units", texts.ORBIT_CL, **_THOUSANDS,
-            sizes={"n": 61 * 1024, "m": 16384}, machine="MI50", **_SIXTY_FOUR,
-            found=2 / (61 / 60), mended=17 / (976 / 60)),
+    planted("last-wave", "stream", "71 on 70 units", opencl(texts.ORBIT), **_THOUSANDS,
+            sizes={"n": 71 * 1024, "m": 16384}, machine="W7800", **_SIXTY_FOUR,
+            found=2 / (71 / 70), mended=17 / (1136 / 70)),
     planted("last-wave", "stream", "83 on 82 units", texts.ORBIT, **_THOUSANDS,
             sizes={"n": 83 * 1024, "m": 16384}, machine="RTX-3090", **_SIXTY_FOUR,
             found=2 / (83 / 82), mended=17 / (1328 / 82)),
@@ -288,8 +284,8 @@ _BY_K = {"over": {"k": tuple(range(64)), "k0": (0, 16, 32, 48)}, "access": "a[ro
 REPEATED_LOADS = [
     planted("repeated-loads", "matmul", "no tiles", texts.MATMUL_16, source=texts.NAIVE_MATMUL_16, **_BY_K,
             sizes={"n": 4096}, machine="A100-40GB"),
-    planted("repeated-loads", "matmul", "no tiles in OpenCL C", texts.MATMUL_CL, source=texts.NAIVE_MATMUL_CL, **_BY_K,
-            sizes={"n": 2048}, machine="RTX-3090"),
+    planted("repeated-loads", "matmul", "no tiles in OpenCL C", opencl(texts.MATMUL_16),
+            source=opencl(texts.NAIVE_MATMUL_16), **_BY_K, sizes={"n": 2048}, machine="RTX-3090"),
     planted("repeated-loads", "matmul", "no large tiles", texts.MATMUL,
             source=texts.NAIVE_MATMUL_16.replace("16", "32"),
             **(_BY_K | _SQUARE | {"found": 32, "over": {"k": tuple(range(64)), "k0": (0, 32)}}),
@@ -297,7 +293,7 @@ REPEATED_LOADS = [
     planted("repeated-loads", "nbody", "distances between rows", texts.DISTANCES, source=texts.NAIVE_DISTANCES,
             **_BY_K, sizes={"n": 4096}, machine="H100-SXM"),
     planted("repeated-loads", "nbody", "all bodies", texts.BODIES, source=texts.NAIVE_BODIES, **_LINE,
-            sizes={"n": 2**18}, machine="RTX-2080-Ti", access="x[j]", mended_access="x[j0 + t]",
+            sizes={"n": 2**18}, machine="A100-40GB", access="x[j]", mended_access="x[j0 + t]",
             over={"j": tuple(range(64)), "j0": (0, 256)}, found=256, mended=1),
     # 256 work-items load 65 elements each, of 320.
     planted("repeated-loads", "stencil", "moving sum", texts.BOX, source=texts.NAIVE_BOX, **_LINE,
@@ -349,12 +345,12 @@ _PURE = [
         ("saxpy", "stream", texts.SAXPY, "RTX-3090", {"n": 2**26}, _LINE),
         ("triad of float4", "stream", texts.TRIAD4, "H100-SXM", {"n": 2**24}, _LINE),
         ("triad of float4", "stream", texts.TRIAD4, "V100", {"n": 2**24}, _LINE),
-        ("copy", "stream", texts.COPY_CL, "MI50", {"n": 8192}, _ROWS),
+        ("copy", "stream", texts.COPY_CL, "W7800", {"n": 8192}, _ROWS),
         ("march", "stream", texts.MARCH, "A100-40GB", {"n": 2**22, "m": 32}, _LINE),
-        ("march in OpenCL C", "stream", texts.MARCH_CL, "V100", {"n": 2**22, "m": 32}, _LINE),
+        ("march in OpenCL C", "stream", opencl(texts.MARCH), "V100", {"n": 2**22, "m": 32}, _LINE),
         ("logistic map", "stream", texts.ORBIT, "A100-40GB", {"n": 2**24, "m": 256}, _LINE),
         ("staged", "stream", texts.STAGED, "RTX-2080-Ti", {"n": 2**21, "m": 32}, _LINE),
-        ("tree", "reduction", texts.TREE, "A100-40GB", {"n": 2**26}, _LINE),
+        ("tree", "reduction", texts.TREE_OF_16, "A100-40GB", {"n": 2**28}, {"groups": ("n/4096",)}),
         ("chunks", "reduction", texts.CHUNKS, "RTX-3090", {"n": 2**28}, {"groups": ("n/4096",)}),
         ("dots", "reduction", texts.DOTS, "A100-40GB", {"n": 1024, "m": 2**16}, {"groups": ("m/8",), "local": (32, 8)}),
         ("normalised rows", "reduction", texts.NORMALISED, "H100-SXM", {"n": 1024, "m": 2**16},
@@ -370,9 +366,10 @@ _PURE = [
         ("lattice", "nbody", texts.LATTICE, "V100", {"n": 2**22, "m": 256}, _LINE),
     ]
 ]  # fmt: skip
-# Of flaws whose mended kernels have no other limit.
-_MENDED = {
-    (each.mended_source, each.machine): Clean(
+# Mended of the planted flaw, not of all: stores in two ways to rows of 17 elements, work-items that a tree leaves idle.
+_NOT_CLEAN = {"rows_of_16", "weighed_blocks", "tree"}
+_MENDED = [
+    Clean(
         name=f"mended {each.name}",
         kind=each.kind,
         source=each.mended_source,
@@ -381,6 +378,8 @@ _MENDED = {
         groups=each.mended_groups,
         local=each.mended_local,
     )
-    for each in [*COALESCING, *BANK_CONFLICTS, *DIVERGENCE, *FLOAT64, *GROUP_STARTS, *REPEATED_LOADS]
-}
-CLEAN = [*_PURE, *(each for key, each in _MENDED.items() if key not in {(one.source, one.machine) for one in _PURE})]
+    for each in [*COALESCING, *BANK_CONFLICTS, *DIVERGENCE, *FLOAT64, *REPEATED_LOADS]
+]
+CLEAN = list(
+    {(each.source, each.machine): each for each in [*_MENDED, *_PURE] if each.function not in _NOT_CLEAN}.values()
+)

@@ -1,5 +1,23 @@
 """Kernels without flaws in CUDA C and OpenCL C, into which `planted_kernels` plants one flaw each."""
 
+
+def opencl(text: str) -> str:
+    """Return a kernel in CUDA C as OpenCL C."""
+    for axis, name in enumerate("xy"):
+        text = text.replace(f"blockIdx.{name} * blockDim.{name} + threadIdx.{name}", f"get_global_id({axis})")
+        text = text.replace(f"threadIdx.{name}", f"get_local_id({axis})")
+        text = text.replace(f"blockIdx.{name}", f"get_group_id({axis})")
+    for cuda, word in [
+        ("float *", "global float *"),
+        ("const global", "global const"),
+        ("__global__", "__kernel"),
+        ("__shared__", "__local"),
+        ("__syncthreads()", "barrier(CLK_LOCAL_MEM_FENCE)"),
+    ]:
+        text = text.replace(cuda, word)
+    return text
+
+
 SAXPY = """
 __global__ void saxpy(float *y, const float *x, float a, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -13,10 +31,11 @@ __global__ void scale(float *y, const float *x, int n) {
   y[i * n + j] = 2.0f * x[i * n + j];
 }
 """
+# Two of six fields of each particle.
 NORMS = """
 __global__ void norms(float *r, const float *p, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
-  r[i] = p[i] * p[i] + p[n + i] * p[n + i] + p[2 * n + i] * p[2 * n + i];
+  r[i] = p[i] * p[i] + p[n + i] * p[n + i];
 }
 """
 # One of eight fields of each particle.
@@ -69,25 +88,9 @@ __global__ void orbit(float *y, const float *x, float r, int m) {
   y[i] = v;
 }
 """
-ORBIT_CL = """
-__kernel void orbit(__global float *y, __global const float *x, float r, int m) {
-  int i = get_global_id(0);
-  float v = x[i];
-  for (int k = 0; k < m; k++) v = r * v * (1.0f - v);
-  y[i] = v;
-}
-"""
 TWO_WAYS = """
 __global__ void two_ways(float *y, const float *x, float a, float b, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
-  float v = x[i];
-  if (i < n / 2) for (int k = 0; k < 256; k++) v = a * v + b; else for (int k = 0; k < 256; k++) v = b * (v - a);
-  y[i] = v;
-}
-"""
-TWO_WAYS_CL = """
-__kernel void two_ways(__global float *y, __global const float *x, float a, float b, int n) {
-  int i = get_global_id(0);
   float v = x[i];
   if (i < n / 2) for (int k = 0; k < 256; k++) v = a * v + b; else for (int k = 0; k < 256; k++) v = b * (v - a);
   y[i] = v;
@@ -105,16 +108,6 @@ __global__ void one_in_four(float *y, const float *x, float a, float b, int n) {
 MARCH = """
 __global__ void march(float *y, const float *x, float a, int n, int m) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
-  float v = 0.0f;
-  for (int k = 0; k < m; k++) {
-    v = a * v + x[k * n + i];
-    y[k * n + i] = v;
-  }
-}
-"""
-MARCH_CL = """
-__kernel void march(__global float *y, __global const float *x, float a, int n, int m) {
-  int i = get_global_id(0);
   float v = 0.0f;
   for (int k = 0; k < m; k++) {
     v = a * v + x[k * n + i];
@@ -168,6 +161,17 @@ __global__ void rows_of_32(float *y, const float *x) {
   y[blockIdx.x * 64 + t] = s;
 }
 """
+ROWS_OF_16 = """
+__global__ void rows_of_16(float *y, const float *x) {
+  __shared__ float buf[128][17];
+  int t = threadIdx.x;
+  for (int k = 0; k < 16; k++) buf[8 * k + t / 16][t % 16] = x[blockIdx.x * 2048 + k * 128 + t];
+  __syncthreads();
+  float s = 0.0f;
+  for (int k = 0; k < 16; k++) s += buf[t][k];
+  y[blockIdx.x * 128 + t] = s;
+}
+"""
 TREE = """
 __global__ void tree(float *y, const float *x) {
   __shared__ float sum[256];
@@ -181,31 +185,10 @@ __global__ void tree(float *y, const float *x) {
   if (t == 0) y[blockIdx.x] = sum[0];
 }
 """
-# Work-items stay together, their elements move apart; one element in 33 is unused.
-SPREAD_TREE = """
-__global__ void spread_tree(float *y, const float *x) {
-  __shared__ float sum[264];
-  int t = threadIdx.x;
-  sum[t + t / 32] = x[blockIdx.x * 256 + t];
-  __syncthreads();
-  for (int s = 1; s < 256; s *= 2) {
-    int e = 2 * s * t;
-    if (e < 256) sum[e + e / 32] += sum[e + s + (e + s) / 32];
-    __syncthreads();
-  }
-  if (t == 0) y[blockIdx.x] = sum[0];
-}
-"""
-PAIRS = """
-__global__ void pairs(float *y, const float *x) {
-  __shared__ float s[528];
-  int t = threadIdx.x;
-  for (int k = 0; k < 512; k += 256) s[k + t + (k + t) / 32] = x[blockIdx.x * 512 + k + t];
-  __syncthreads();
-  float left = s[2 * t + 2 * t / 32];
-  y[blockIdx.x * 256 + t] = left + s[2 * t + 1 + (2 * t + 1) / 32];
-}
-"""
+TREE_OF_16 = TREE.replace(
+    "sum[t] = x[blockIdx.x * 256 + t];",
+    "sum[t] = 0.0f;\n  for (int k = 0; k < 16; k++) sum[t] += x[blockIdx.x * 4096 + k * 256 + t];",
+)
 LOSSES = """
 __global__ void losses(float *y, const float *x) {
   int t = threadIdx.x;
@@ -255,7 +238,7 @@ __global__ void transpose(float *y, const float *x, int n) {
   for (int r = 0; r < 32; r += 8) y[(bx + ty + r) * n + by + tx] = tile[tx][ty + r];
 }
 """
-# One more element a row leaves two-way conflicts here: two rows of the work-group are a sub-group.
+# With one more element a row, columns have two-way conflicts still: two rows of the work-group are a sub-group.
 TRANSPOSE_16 = """
 __global__ void transpose_16(float *y, const float *x, int n) {
   __shared__ float tile[16][18];
@@ -265,13 +248,19 @@ __global__ void transpose_16(float *y, const float *x, int n) {
   y[(bx + ty) * n + by + tx] = tile[tx][ty];
 }
 """
-TRANSPOSE_CL = """
-__kernel void transpose(__global float *y, __global const float *x, int n) {
-  __local float tile[32][33];
-  int tx = get_local_id(0), ty = get_local_id(1), bx = get_group_id(0) * 32, by = get_group_id(1) * 32;
-  for (int r = 0; r < 32; r += 8) tile[ty + r][tx] = x[(by + ty + r) * n + bx + tx];
-  barrier(CLK_LOCAL_MEM_FENCE);
-  for (int r = 0; r < 32; r += 8) y[(bx + ty + r) * n + by + tx] = tile[tx][ty + r];
+# Each row of a block of 16 is weighed with powers.
+WEIGHED_BLOCKS = """
+__global__ void weighed_blocks(float *y, const float *x, float a, int n) {
+  __shared__ float tile[16][17];
+  int tx = threadIdx.x, ty = threadIdx.y, bx = blockIdx.x * 16, by = blockIdx.y * 16;
+  tile[ty][tx] = x[(by + ty) * n + bx + tx];
+  __syncthreads();
+  float s = 0.0f, w = ty;
+  for (int k = 0; k < 16; k++) {
+    s += w * tile[tx][k];
+    w *= a;
+  }
+  y[(bx + ty) * n + by + tx] = s;
 }
 """
 NAIVE_TRANSPOSE = """
@@ -294,16 +283,16 @@ CURVED_TRANSPOSE = TRANSPOSE.replace(
 
 MATMUL = """
 __global__ void matmul(float *c, const float *a, const float *b, int n) {
-  __shared__ float as[32][32];
-  __shared__ float bs[32][32];
+  __shared__ float sa[32][32];
+  __shared__ float sb[32][32];
   int tx = threadIdx.x, ty = threadIdx.y;
   int col = blockIdx.x * 32 + tx, row = blockIdx.y * 32 + ty;
   float acc = 0.0f;
   for (int k0 = 0; k0 < n; k0 += 32) {
-    as[ty][tx] = a[row * n + k0 + tx];
-    bs[ty][tx] = b[(k0 + ty) * n + col];
+    sa[ty][tx] = a[row * n + k0 + tx];
+    sb[ty][tx] = b[(k0 + ty) * n + col];
     __syncthreads();
-    for (int k = 0; k < 32; k++) acc += as[ty][k] * bs[k][tx];
+    for (int k = 0; k < 32; k++) acc += sa[ty][k] * sb[k][tx];
     __syncthreads();
   }
   c[row * n + col] = acc;
@@ -318,56 +307,38 @@ __global__ void matmul(float *c, const float *a, const float *b, int n) {
   c[row * n + col] = acc;
 }
 """
-MATMUL_CL = """
-__kernel void matmul(__global float *c, __global const float *a, __global const float *b, int n) {
-  __local float as[16][16];
-  __local float bs[16][16];
-  int tx = get_local_id(0), ty = get_local_id(1), col = get_global_id(0), row = get_global_id(1);
-  float acc = 0.0f;
-  for (int k0 = 0; k0 < n; k0 += 16) {
-    as[ty][tx] = a[row * n + k0 + tx];
-    bs[ty][tx] = b[(k0 + ty) * n + col];
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int k = 0; k < 16; k++) acc += as[ty][k] * bs[k][tx];
-    barrier(CLK_LOCAL_MEM_FENCE);
-  }
-  c[row * n + col] = acc;
-}
-"""
-NAIVE_MATMUL_CL = """
-__kernel void matmul(__global float *c, __global const float *a, __global const float *b, int n) {
-  int col = get_global_id(0), row = get_global_id(1);
-  float acc = 0.0f;
-  for (int k = 0; k < n; k++) acc += a[row * n + k] * b[k * n + col];
-  c[row * n + col] = acc;
-}
-"""
-SCALED_MATMUL = MATMUL.replace("= a[", "= 1.5f * a[")
+SCALED_MATMUL = MATMUL.replace(
+    "acc += sa[ty][k] * sb[k][tx];",
+    """{
+      float v = 1.5f * sa[ty][k];
+      acc += v * sb[k][tx];
+    }""",
+)
 # The second tile is stored transposed.
 TURNED_MATMUL = (
-    MATMUL.replace("bs[32][32]", "bs[32][33]").replace("bs[ty][tx]", "bs[tx][ty]").replace("bs[k][tx]", "bs[tx][k]")
+    MATMUL.replace("sb[32][32]", "sb[32][33]").replace("sb[ty][tx]", "sb[tx][ty]").replace("sb[k][tx]", "sb[tx][k]")
 )
 TURNED_MATMUL_16 = TURNED_MATMUL.replace("33", "18").replace("32", "16")
 # Four rows for each work-item.
 BLOCKED_MATMUL = """
 __global__ void blocked_matmul(float *c, const float *a, const float *b, int n) {
-  __shared__ float as[32][32];
-  __shared__ float bs[32][32];
+  __shared__ float sa[32][32];
+  __shared__ float sb[32][32];
   int tx = threadIdx.x, ty = threadIdx.y;
   int col = blockIdx.x * 32 + tx, row = blockIdx.y * 32 + ty;
   float c0 = 0.0f, c1 = 0.0f, c2 = 0.0f, c3 = 0.0f;
   for (int k0 = 0; k0 < n; k0 += 32) {
     for (int r = 0; r < 32; r += 8) {
-      as[ty + r][tx] = a[(row + r) * n + k0 + tx];
-      bs[ty + r][tx] = b[(k0 + ty + r) * n + col];
+      sa[ty + r][tx] = a[(row + r) * n + k0 + tx];
+      sb[ty + r][tx] = b[(k0 + ty + r) * n + col];
     }
     __syncthreads();
     for (int k = 0; k < 32; k++) {
-      float v = bs[k][tx];
-      c0 += as[ty][k] * v;
-      c1 += as[ty + 8][k] * v;
-      c2 += as[ty + 16][k] * v;
-      c3 += as[ty + 24][k] * v;
+      float v = sb[k][tx];
+      c0 += sa[ty][k] * v;
+      c1 += sa[ty + 8][k] * v;
+      c2 += sa[ty + 16][k] * v;
+      c3 += sa[ty + 24][k] * v;
     }
     __syncthreads();
   }
@@ -443,7 +414,7 @@ __global__ void box(float *y, const float *x) {
   y[i] = sum;
 }
 """
-DISTANCES = MATMUL_16.replace("matmul", "distances").replace("as[ty][k] * bs[k][tx]", "fabsf(as[ty][k] - bs[k][tx])")
+DISTANCES = MATMUL_16.replace("matmul", "distances").replace("sa[ty][k] * sb[k][tx]", "fabsf(sa[ty][k] - sb[k][tx])")
 NAIVE_DISTANCES = NAIVE_MATMUL_16.replace("matmul", "distances").replace(
     "a[row * n + k] * b[k * n + col]", "fabsf(a[row * n + k] - b[k * n + col])"
 )

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
+SIZE = 32
 _INT = re.compile(r"\bint ([^;]*);")
 _ARRAY = re.compile(r"(?:__shared__|__local) float (\w+)((?:\[\d+\])+);")
-_POINTER = re.compile(r"\b(float4?|int) \*\s*(\w+)")
-_ITEMSIZE = {"float": 4, "float4": 16, "int": 4}
+_POINTER = re.compile(r"\bfloat(4?) \*(\w+)")
 
 
 class _Array:
@@ -59,7 +59,7 @@ def _needed(expressions, declared):
 
 
 def evaluated(text, expressions, local, sizes, over):
-    """Yield the values of expressions for all work-items of work-group 1, for each value of the loops' integers.
+    """Yield the values of expressions for all work-items of work-group (1, 1), for each value of the loops' integers.
 
     Values of ``a[i]`` are addresses in bytes, arrays begin at a multiple of 32 bytes (at zero).
     """
@@ -69,16 +69,15 @@ def evaluated(text, expressions, local, sizes, over):
     lx, ly = (*local, 1)[:2]
     items = np.arange(lx * ly)
     ids = items % lx, items // lx
-    group = (1, 1)
     axes = {
         "threadIdx": SimpleNamespace(x=ids[0], y=ids[1]),
-        "blockIdx": SimpleNamespace(x=group[0], y=group[1]),
+        "blockIdx": SimpleNamespace(x=1, y=1),
         "blockDim": SimpleNamespace(x=lx, y=ly),
-        "get_local_id": lambda axis: ids[axis],
-        "get_group_id": lambda axis: group[axis],
-        "get_global_id": lambda axis: group[axis] * (lx, ly)[axis] + ids[axis],
+        "get_local_id": ids.__getitem__,
+        "get_group_id": (1, 1).__getitem__,
+        "get_global_id": lambda axis: (lx, ly)[axis] + ids[axis],
     }
-    arrays = {name: _Array(_ITEMSIZE[kind]) for kind, name in _POINTER.findall(text)}
+    arrays = {name: _Array(16 if four else 4) for four, name in _POINTER.findall(text)}
     for name, extents in _ARRAY.findall(text):
         arrays[name] = _Array(4, [int(each) for each in re.findall(r"\d+", extents)])
     loops = {name: values for name, values in over.items() if name in needed}
@@ -90,19 +89,21 @@ def evaluated(text, expressions, local, sizes, over):
         yield [np.broadcast_to(eval(each, {}, names), items.shape) for each in expressions]
 
 
-def _requests(text, access, local, sizes, over, active, size):
-    """Return the addresses that each sub-group's active work-items access, without sub-groups that have none."""
-    found = []
-    for addresses, mask in evaluated(text, [access, active], local, sizes, over):
-        found += [
-            addresses[first : first + size][mask[first : first + size]] for first in range(0, len(addresses), size)
-        ]
-    return [each for each in found if len(each)]
+def _requests(text, access, *where):
+    """Return the addresses of each sub-group, one after the other."""
+    found = evaluated(text, [access], *where)
+    return [part for (each,) in found for part in np.split(each, range(SIZE, len(each), SIZE))]
 
 
 def sectors(*where):
     """Return sectors of 32 bytes per request, on average."""
     return np.mean([len(np.unique(addresses // 32)) for addresses in _requests(*where)])
+
+
+def least_sectors(text, *where):
+    """Return the sectors that a request's elements would fill side by side, on average."""
+    itemsize = 16 if "float4 *" in text else 4
+    return np.mean([len(np.unique(addresses)) * itemsize / 32 for addresses in _requests(text, *where)])
 
 
 def wavefronts(*where):
@@ -115,10 +116,9 @@ def loads_per_element(*where):
     return len(addresses) / len(np.unique(addresses))
 
 
-def active_share(text, condition, local, sizes, over, _, size):
+def active_share(*where):
     """Return the active share of the work-items of sub-groups in which the condition holds for any."""
-    active = _requests(text, condition, local, sizes, over, condition, size)
-    return sum(map(len, active)) / (size * len(active))
+    return np.mean([condition.mean() for condition in _requests(*where) if condition.any()])
 
 
 class _Number:
@@ -128,7 +128,7 @@ class _Number:
         self.is_double, self.counted = is_double, counted
 
     def _with(self, other):
-        either = self.is_double or (isinstance(other, float) or getattr(other, "is_double", False))
+        either = self.is_double or isinstance(other, float) or getattr(other, "is_double", False)
         self.counted.append(either)
         return _Number(either, self.counted)
 
@@ -138,6 +138,6 @@ class _Number:
 def float64_operations(expression):
     """Return operations in float64 of an expression in which all names and ``a[...]`` are float32."""
     counted = []
-    expression = re.sub(r"[A-Za-z_]\w*\[[^]]*\]|[\d.]+f\b|\b[A-Za-z_]\w*", "number", expression)
+    expression = re.sub(r"[A-Za-z_]\w*(?:\[[^]]*\])+|[\d.]+f\b|\b[A-Za-z_]\w*", "number", expression)
     eval(expression, {"number": _Number(False, counted)})
     return sum(counted)
