@@ -45,12 +45,13 @@ def recurring_hit(oversubscription: float) -> float:
     """Return the share of data that are touched in turn and found again: h = exp(-O (1 - h)), all up to O = 1."""
     if oversubscription <= 1:
         return 1.0
-    # Here, for it takes a fifth of the start of a command that only predicts.
-    from scipy.special import lambertw
-
-    # Beyond 700 the exponential is no number any more, and the share is 0 long before.
-    below = min(oversubscription, 700.0)
-    return float(-lambertw(-below * exp(-below)).real / below)
+    # By Newton's method from below, which the function, being concave, never overshoots; scipy's Lambert W, which is
+    # the same, takes longer to load than a command that only predicts takes for all else.
+    share, last = 0.0, -1.0
+    while share > last:
+        found = exp(-oversubscription * (1 - share))
+        share, last = share + (found - share) / (1 - oversubscription * found), share
+    return last
 
 
 @dataclass(frozen=True)

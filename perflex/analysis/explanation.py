@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -73,10 +74,8 @@ class Explanation:
         Its flaws, what saves most first.
     unknown
         Why flaws were not looked for, or not all; empty otherwise.
-    lines
-        Of a kernel from source code, what each line does, and its share of the time.
-    path
-        Its file; empty where it has none.
+    kernel
+        Its source, where it has one.
     case
         What findings rest on; None for programs of tiles.
     """
@@ -85,14 +84,16 @@ class Explanation:
     limiters: tuple[Limiter, ...]
     findings: tuple[Finding, ...] = ()
     unknown: str = ""
-    lines: SourceLines = field(default_factory=SourceLines)
-    path: str = ""
+    kernel: SourceKernel | None = field(default=None, repr=False)
     case: Case | None = field(default=None, repr=False)
 
-    @property
-    def source(self) -> str:
-        """Its text; empty where it has none."""
-        return "" if self.case is None else self.case.source
+    @cached_property
+    def lines(self) -> SourceLines:
+        """Of a kernel from source code, what each line does, and its share of the time."""
+        if self.kernel is None or self.case is None:
+            return SourceLines()
+        with using_machine(self.case.target.machine, registers=self.case.target.registers_per_item):
+            return source_lines(self.kernel, self.case.sizes, self.case.calibration)
 
     def access_shares(self) -> dict[str, list[tuple[str, float]]]:
         """Return by line what it loads and stores, and by how much the predicted time is shorter without that."""
@@ -184,8 +185,7 @@ def explain(
         source = unit if isinstance(unit, SourceKernel) else None
         case = Case(extract_scop(unit, given), given, target, calibration, "" if source is None else source.source)
         findings, unknown = _found(case)
-        lines = SourceLines() if source is None else source_lines(source, given, calibration)
-    return Explanation(prediction, limits, findings, unknown, lines, "" if source is None else str(source.path), case)
+    return Explanation(prediction, limits, findings, unknown, source, case)
 
 
 def _found(case: Case) -> tuple[tuple[Finding, ...], str]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from perflex.analysis.finding import Case
+    from perflex.analysis.tiling import Tile
     from perflex.features import Array, Scop
 
 # Of what all accesses together take, what is beyond the least must have such a part.
@@ -226,10 +227,15 @@ def _repeated_loads(case: Case) -> Iterator[Finding]:
     change, reason = case.saved(tiled(case.scop, found, case.sizes))
     if change is None or change.ratio > 1 - WORTH:
         return
+    lines: dict[str, list[Tile]] = defaultdict(list)
     for one in found:
-        array = case.scop.statements[one.place[0]].accesses[one.place[1]].array
-        line = case.line_of(one.place)
-        what = f"a work-group loads each element {one.times} times where once would do ({array})"
-        cure = f"load tiles of {one.width} iterations into local memory, each work-item one element, between barriers"
-        column = case.column_of(line, array)
-        yield Finding("repeated-loads", line, column, what, cure, one.times, 1.0, change, reason)
+        lines[case.line_of(one.place)].append(one)
+    for line, tiles in lines.items():
+        arrays = list(dict.fromkeys(case.access_at(one.place)[2] for one in tiles))
+        times = max(one.times for one in tiles)
+        what = f"a work-group loads each element {times} times where once would do ({', '.join(arrays)})"
+        cure = (
+            f"load tiles of {tiles[0].width} iterations into local memory, each work-item one element, between barriers"
+            f"{_together(lines)}"
+        )
+        yield Finding("repeated-loads", line, case.column_of(line, arrays[0]), what, cure, times, 1.0, change, reason)

@@ -52,7 +52,7 @@ def messages(of: Explanation, file: str, name: str) -> list[Message]:
     made = []
     for one in of.findings:
         where, _, line = one.line.rpartition(":")
-        place = (int(line), one.column) if line else function_place(of.source, name)
+        place = (int(line), one.column) if line else function_place("" if of.kernel is None else of.kernel.source, name)
         made.append(Message(where or file, *place, _text(of, one), one, of))
     return made
 

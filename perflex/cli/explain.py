@@ -10,7 +10,6 @@ import typer
 from perflex.cli.completion import complete_device
 from perflex.cli.json_output import picked, print_json, stamped
 from perflex.cli.launches import predictor_of
-from perflex.cli.lines import lines_content
 from perflex.cli.options import (
     KERNEL_FILES,
     SERIES,
@@ -142,7 +141,6 @@ def _content(one: Explanation) -> dict[str, Any]:
             for finding, row in zip(one.findings, one.finding_table().rows, strict=True)
         ],
         "unknown": one.unknown,
-        "lines": lines_content(one.lines),
     }
 
 

@@ -33,11 +33,11 @@ class ListedLine:
 def listing(one: Explanation) -> list[ListedLine]:
     """Return the lines of a kernel from source code, from that of its name on; none of others."""
     shares = {line.line: line.share for line in one.lines if line.line}
-    if not shares:
+    if not shares or one.kernel is None:
         return []
     accesses = one.access_shares()
-    code = _highlighted(one.source)
-    begun = min(function_place(one.source, one.prediction.kernel)[0], *shares)
+    code = _highlighted(one.kernel.source)
+    begun = min(function_place(one.kernel.source, one.prediction.kernel)[0], *shares)
     last = min(len(code), max(shares) + _BEHIND)
     return [
         ListedLine(

@@ -1,0 +1,59 @@
+"""Flaws are found in kernels that have one planted, and none in others; savings are those of the mended kernels."""
+
+import pytest
+
+import perflex
+from oracles.planted_kernels import CLEAN, PLANTED, function_of
+
+# Tiles hold what slides along with work-items less simply than whole rows and columns.
+NOT_FOUND = {"repeated-loads, stencil: moving sum"}
+# Work-items of a launch, as one finds them; the flaw is no part of a line.
+OF_LAUNCHES = {"few-groups", "last-wave", "group-starts", "launch-bound", "occupancy"}
+
+
+@pytest.fixture(scope="module")
+def general():
+    return perflex.Calibration.load("general_gpu")
+
+
+def some(kernels, each):
+    """Mark all kernels but each n-th one as slow."""
+    return [
+        pytest.param(one, id=one.name, marks=[] if number % each == 0 else [pytest.mark.slow])
+        for number, one in enumerate(kernels)
+    ]
+
+
+def explained(calibration, one, source, groups, local, registers):
+    kernel = perflex.source_kernel(source, function_of(source), groups=list(groups), local=list(local))
+    return perflex.explain(kernel, one.sizes, calibration, machine=one.machine, registers=registers)
+
+
+@pytest.mark.parametrize("planted", some([one for one in PLANTED if one.name not in NOT_FOUND], 4))
+def test_planted_flaws_are_found(planted, general):
+    found = explained(general, planted, planted.source, planted.groups, planted.local, planted.registers)
+    (finding, *others) = [
+        one
+        for one in found.findings
+        if one.kind == planted.flaw and one.line == ("" if planted.flaw in OF_LAUNCHES else str(planted.line))
+    ]
+    assert not others
+    assert {one.kind for one in found.findings} == {planted.flaw}
+    if planted.flaw == "launch-bound":
+        assert finding.found > 0.5
+        assert finding.change.ratio == pytest.approx(1 - finding.found)
+        return
+    assert finding.found == pytest.approx(planted.found, rel=1e-3)
+    # A finding is of all accesses of a line, of which some may begin in the middle of a sector.
+    assert finding.mended == pytest.approx(planted.mended, rel=0.15 if planted.flaw == "coalescing" else 1e-3)
+    mended = explained(
+        general, planted, planted.mended_source, planted.mended_groups, planted.mended_local, planted.mended_registers
+    )
+    assert finding.change.ratio == pytest.approx(mended.prediction.seconds / found.prediction.seconds, rel=0.1)
+    assert finding.change.low <= finding.change.ratio <= finding.change.high
+
+
+@pytest.mark.parametrize("clean", some(CLEAN, 5))
+def test_clean_kernels_have_none(clean, general):
+    found = explained(general, clean, clean.source, clean.groups, clean.local, clean.registers)
+    assert (found.findings, found.unknown) == ((), "")
