@@ -66,7 +66,9 @@ def _mend() -> None:
 
 _check()
 _mend()
-mend_entries()
+# What uses the caches calls it, too: kernels of source code do without loopy, whose packages take long to import.
+if "pytools" in sys.modules:
+    mend_entries()
 tell()
 
 
