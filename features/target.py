@@ -10,7 +10,6 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perflex.compiled.nvidia.cubin import kernel_facts
 from perflex.errors import MachineError
 from perflex.machines.files import load_machine, machine_names
 from perflex.machines.machine import Machine
@@ -68,6 +67,8 @@ class Target:
         programs = [one.gpu for one in self.code or () if one.gpu is not None]
         if self.resources is not None or not programs:
             return self.resources
+        from perflex.compiled.nvidia.cubin import kernel_facts
+
         facts = [(kernel_facts(one), one.spill_bytes) for one in programs]
         return most_of(Resources(one.registers, one.private_bytes, spilt, one.local_bytes) for one, spilt in facts)
 

@@ -55,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:  # a process of its own, and not part of a test, say
         guard.start()
+        # Imports make no garbage, which Python would look for two hundred times.
+        gc.set_threshold(200_000, *gc.get_threshold()[1:])
         # Half a second of an interrupted command's end is Python's last look for reference cycles.
         atexit.register(_leave_memory)
     from perflex.cli.terminal import Terminal, discard, discard_full_errors, printable

@@ -1,6 +1,6 @@
 """The one place that imports islpy: checks that it can count, mends what loopy misses in newer versions, parses once.
 
-All code that uses loopy imports this before, so that loopy's caches are seen to here, too.
+All code that uses loopy imports this before.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def _mend() -> None:
 
 _check()
 _mend()
-mend_entries()
+# What fills loopy's caches calls it, too; pytools takes long to import, and kernels of source code do without.
+if "pytools" in sys.modules:
+    mend_entries()
 tell()
 
 

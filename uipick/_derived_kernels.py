@@ -16,6 +16,7 @@ from pymbolic import var
 from pymbolic.mapper.substitutor import make_subst_func
 from pymbolic.primitives import Remainder, Subscript, flattened_sum
 
+from perflex.caches import mend_entries
 from perflex.errors import UnsupportedKernelError
 from perflex.isl import isl
 from uipick._accesses import (
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from pymbolic.primitives import Expression
 
     from uipick._accesses import Access
+
+mend_entries()
 
 
 def remove_work(

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.compiled.code_values import KINDS, CodeValues, group_values
-from perflex.compiled.control_flow import Totals, UnknownFlowError
 from perflex.compiled.nvidia.classes import CLASSES, OF_ACCESSES
-from perflex.compiled.nvidia.counts import launch_counts
-from perflex.compiled.program import CompiledProgram
 from perflex.errors import FeatureError
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.counting.touched import Certainty
-from perflex.features.families.feature import Family, Remarks, Sizes, any_of, kept
-from perflex.features.scop.scop import Scop
-from perflex.features.target import Target
+from perflex.features.families.feature import Family, Remarks, any_of, kept
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from perflex.compiled.code_values import CodeValues
+    from perflex.compiled.control_flow import Totals
+    from perflex.compiled.program import CompiledProgram
+    from perflex.features.families.feature import Sizes
+    from perflex.features.scop.scop import Scop
+    from perflex.features.target import Target
+
+# Of functions that are called.
+_CALLS = ("exp", "log", "trig", "tanh", "pow", "root", "integer", "other")
 # Of CPUs and GPUs.
 _COMMON = {"instructions": "instruction", "loads": "access", "stores": "access", "spills": "access"}
 _OF_GPUS = {name: "access" if "_" in name else "instruction" for name in CLASSES}
@@ -30,7 +36,7 @@ _OF_CPUS = {
     "inserts": "instruction",
     "shuffles": "instruction",
     "calls": "call",
-    **{f"calls_{kind}": "vector" for kind in KINDS},
+    **{f"calls_{kind}": "vector" for kind in _CALLS},
     "lanes": "element per instruction",
     "divisions": "element",
     **dict.fromkeys(("packed_float32", "packed_float64", "scalar_float32", "scalar_float64"), "instruction"),
@@ -59,6 +65,9 @@ def _code_value(scop: Scop, sizes: Sizes, target: Target, what: str) -> float:
     if what not in (_OF_GPUS if on_gpu else _OF_CPUS) and what not in _COMMON:
         why = f"is known of code for {'a CPU' if on_gpu else 'an NVIDIA GPU'} only; leave it out"
         raise _error(scop, f"f_code_{what}", why)
+    # What reads code takes long to import.
+    from perflex.compiled.control_flow import UnknownFlowError
+
     whole = {name: int(sizes[name]) for name in scop.parameters}
     try:
         if not on_gpu:
@@ -80,6 +89,8 @@ def _is_for_gpu(code: Sequence[CompiledProgram]) -> bool:
 
 
 def _gpu_counts(sizes: Mapping[str, int], code: tuple[CompiledProgram, ...], *, accesses: bool) -> dict[str, float]:
+    from perflex.compiled.nvidia.counts import launch_counts
+
     found: dict[str, float] = defaultdict(float)
     for program in code:
         if program.gpu is not None:
@@ -105,6 +116,8 @@ def _of_cpu(what: str, found: CodeValues) -> float:
 
 def launch_values(scop: Scop, sizes: Mapping[str, int], code: tuple[CompiledProgram, ...]) -> CodeValues:
     """Return what a kernel's machine code does, over all its launches and work-groups."""
+    from perflex.compiled.code_values import CodeValues, group_values
+
     found = CodeValues()
     for number, (launch, program) in enumerate(zip(scop.launches, code, strict=True)):
         groups = float(launch.group_count.evaluate(sizes))
@@ -116,6 +129,8 @@ def launch_values(scop: Scop, sizes: Mapping[str, int], code: tuple[CompiledProg
 
 def described_totals(scop: Scop, sizes: Mapping[str, int], launch: int) -> Totals:
     """Return what the description says that a launch does: operations, and bytes of global memory."""
+    from perflex.compiled.control_flow import Totals
+
     counts = counts_of(scop)
     does: dict[str, float] = defaultdict(float)
     stored = loaded = 0.0

@@ -21,7 +21,6 @@ from perflex.features.families.feature import (
     kept,
     touches_memory,
 )
-from perflex.features.gpu.su_stencils import recognise_stencil, su_volumes
 from perflex.features.gpu.volume_estimate import cache_transactions, estimate_volumes, l1_transactions, require_gpu
 from perflex.features.gpu.waves import wave_values
 from perflex.features.scop.scop import Scop
@@ -66,6 +65,8 @@ def _transactions(scop: Scop, sizes: Mapping[str, int], target: Target) -> Mappi
 
 
 def _su(scop: Scop, sizes: Mapping[str, int], target: Target) -> Mapping[str, float]:
+    from perflex.features.gpu.su_stencils import recognise_stencil, su_volumes
+
     volumes = su_volumes(recognise_stencil(scop, sizes), target.need_machine(), registers=target.registers_per_item)
     return {name: float(getattr(volumes, name.removeprefix("f_su_"))) for name in _SU_FEATURES}
 

@@ -10,7 +10,6 @@ import numpy as np
 from perflex.calibration.interval import carried_by
 from perflex.errors import DoubtfulPredictionWarning, MachineError, warn
 from perflex.features import extract_scop
-from perflex.features.cpu.ecm_estimate import conflict_doubts, volume_doubts
 from perflex.features.from_source.source import SourceKernel
 from perflex.features.gpu.uneven_work import uneven_doubts
 from perflex.features.gpu.waves import local_bytes
@@ -128,6 +127,8 @@ def kernel_doubts(
         size, waits = target.sub_group_size, "f_peak_latency" in names
         found += [uneven_doubts(scop, point, size, waits=waits) for point in chosen]
         return _each_once(found)
+    from perflex.features.cpu.ecm_estimate import conflict_doubts, volume_doubts
+
     # A model with cache volumes counts conflict misses itself, but rests on what these follow.
     doubts_of = volume_doubts if any(name.startswith(_KNOW_SETS) for name in names) else conflict_doubts
     machine = target.machine or _calibrated_machine(calibration)

@@ -129,7 +129,8 @@ def application(name: str = "") -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback()(_options)
-    for known in [name] if name in _COMMANDS else _COMMANDS:
+    # The version is told before any command is looked for.
+    for known in [name] if name in _COMMANDS else () if name == "--version" else _COMMANDS:
         place, summary, words = _COMMANDS[known]
         module, _, attribute = place.partition(":")
         example = _example(f"perflex {known} {words}")

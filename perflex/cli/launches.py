@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 def is_launch(kernel: Any) -> bool:
     """Return whether a user's function launches it by Triton."""
+    from perflex.features.tiles.tile_kernel import TileKernel
+
+    if not isinstance(kernel, TileKernel):
+        return False
     from perflex.features.from_triton.launches import LaunchedKernel
 
     return isinstance(kernel, LaunchedKernel)

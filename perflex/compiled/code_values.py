@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from perflex.compiled.program import CompiledProgram
     from perflex.compiled.values import State, Value
 
-KINDS = ("exp", "log", "trig", "tanh", "pow", "root", "integer", "other")
 # The first that is found in a symbol's stem decides. PoCL's helpers of sine and of powers are named by their methods.
 _STEMS = (
     ("integer", re.compile(r"^[iu](?:8|16|32|64)?(?:div|rem)")),
@@ -51,7 +50,7 @@ _REGISTER_BYTES = 64.0
 
 @lru_cache(maxsize=1024)
 def callee(symbol: str) -> tuple[str, float]:
-    """Return the kind of function that a symbol names, one of `KINDS`, and how many vector registers it computes.
+    """Return the kind of function that a symbol names, else "other", and how many vector registers it computes.
 
     Calls of single elements, and of symbols that are not understood, compute one.
     """

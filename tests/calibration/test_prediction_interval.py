@@ -334,7 +334,8 @@ def test_a_mixture_that_no_measurement_kernel_has_is_extrapolated():
 
 
 def test_conflict_misses_are_shown(monkeypatch):
-    monkeypatch.setattr(doubts, "conflict_doubts", lambda _scop, sizes, _machine: (f"n is {sizes['n']}",))
+    found_by = "perflex.features.cpu.ecm_estimate.conflict_doubts"
+    monkeypatch.setattr(found_by, lambda _scop, sizes, _machine: (f"n is {sizes['n']}",))
     calibration = Calibration.load("matmul_sq_amd_epyc_4cores_intel_opencl")
     with pytest.warns(PerflexWarning, match=r"prediction is doubtful: n is 480;"):
         assert calibration.predict(TAGGED, {"n": 480}) > 0

@@ -15,11 +15,14 @@ from loopy.target.opencl import get_opencl_callables, opencl_symbol_mangler
 from loopy.types import NumpyType
 
 import perflex.isl  # noqa: F401 - mends what loopy misses
+from perflex.caches import mend_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from perflex.devices.device import Api
+
+mend_entries()
 
 _LANES = (2, 3, 4, 8, 16)
 _C_NAMES: Mapping[str, str] = {

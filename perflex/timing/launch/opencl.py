@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
+from perflex.caches import mend_entries
 from perflex.devices.device import names_of, opencl_devices
 from perflex.devices.listing import list_devices
 from perflex.errors import DeviceError, MeasurementError
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from perflex.timing.launch.launch_times import Watch
     from perflex.timing.launch.plan import Code
     from perflex.timing.launch.request import LaunchRequest
+
+mend_entries()
 
 # Said by pyopencl where a build fails.
 _SAVED_SOURCE = re.compile(r"\(source saved as (.+\.cl)\)")
