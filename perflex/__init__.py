@@ -29,7 +29,7 @@ use_writable_caches()
 
 def load_ipython_extension(shell: object) -> None:
     """Add ``%%perflex`` to a notebook; ``%load_ext perflex`` calls this."""
-    from perflex.notebook import load_ipython_extension as load
+    from perflex.cli.notebook import load_ipython_extension as load
 
     load(shell)
 
