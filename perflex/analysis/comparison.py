@@ -43,13 +43,11 @@ class Version:
     calibration: Calibration
     machine: str | None = None
     confidence: float = 0.95
-    # By which other devices' times know the kernel.
-    name: str = ""
 
     @cached_property
     def prediction(self) -> Prediction:
         """What the calibration says of it."""
-        return self.calibration.explain(self.kernel, self.sizes, self.confidence, machine=self.machine, name=self.name)
+        return self.calibration.explain(self.kernel, self.sizes, self.confidence, machine=self.machine)
 
     @cached_property
     def scop(self) -> Any:

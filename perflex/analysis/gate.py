@@ -11,7 +11,6 @@ from math import inf, isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from perflex.analysis.comparison import Version
 from perflex.calibration.calibration_file import calibration_content
 from perflex.calibration.change import change_of
 from perflex.calibration.interval import interval_at
@@ -27,6 +26,7 @@ from perflex.yaml_file import Fields, Finite, Positive, read_yaml, write_yaml
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from perflex.analysis.comparison import Version
     from perflex.calibration.calibration import Calibration
     from perflex.features import Certainty
 

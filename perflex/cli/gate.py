@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,8 @@ from perflex.errors import PerflexError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflex.analysis.gate import Judgement
+    from perflex.analysis.comparison import Version
+    from perflex.analysis.gate import Judgement, Recorded
 
 BASELINE = Path("perflex-baseline.yaml")
 """Where the baseline is, unless another file is named."""
@@ -87,11 +88,12 @@ def _judged(words: Sequence[str], asked: Asked, baseline: Path, *, update: bool)
     kernels, series, predictor = asked.read(words[:-1])
     changes = any(each.changes for each in conditions)
     before = read_baseline(baseline) if changes and not (update or asked.against) else []
-    found, entries, wrong = [], [], []
+    found, entries, wrong = list[Any](), list[Any](), list[str]()
     with revision_of(kernels[0], asked.against) if asked.against else nullcontext() as revision:
         for word in kernels:
             # What is wrong with one kernel leaves the others to be judged.
             try:
+                olds: list[Version | Recorded | None] = []
                 versions = [predictor.version(load_kernel(word), each) for each in series]
                 if update:
                     entries += [entry_of(word, each, conditions) for each in versions]
@@ -101,7 +103,8 @@ def _judged(words: Sequence[str], asked: Asked, baseline: Path, *, update: bool)
                         olds = [predictor.version(kernel, each) for each in series]
                 else:
                     olds = [recorded(before, word, each) if changes else None for each in versions]
-                for new, old in zip(versions, [] if update else olds):
+                # None of a baseline that is to be written.
+                for new, old in zip(versions, olds, strict=False):
                     found += [judge(word, condition, new, old) for condition in conditions]
             except PerflexError as error:
                 wrong.append(f"{word}: {error.message}")
