@@ -10,7 +10,6 @@ from perflex.calibration.change import change_of
 from perflex.calibration.interval import interval_at
 from perflex.calibration.prediction import Prediction
 from perflex.errors import CalibrationError
-from perflex.fit.posterior import posterior_of_logarithms
 from support.fitted import fitted
 
 OUTPUT = "f_cl_wall_time_test"
@@ -46,7 +45,8 @@ def test_another_cost_brings_what_is_not_known_of_both():
     found, names = change_of(old, new), [parameter.name for parameter in GENERAL.fit.parameters]
     share = np.zeros(len(names))
     share[[names.index("p_dram"), names.index("p_fp64")]] = -1, 1
-    variance = share @ posterior_of_logarithms(GENERAL.fit) @ share + 4 * GENERAL.transferred.unknown**2
+    covariance = GENERAL.fit.covariance / np.outer(GENERAL.fit.vector, GENERAL.fit.vector)
+    variance = share @ covariance @ share + 4 * GENERAL.transferred.unknown**2
     width = GENERAL.transferred.half_width(0.95) * math.sqrt(variance)
     assert math.log(found.high / found.ratio) == pytest.approx(width, rel=1e-6)
 
