@@ -23,12 +23,14 @@ from perflex.tables import Table, number, seconds, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from perflex.calibration.calibration import Calibration
     from perflex.calibration.change import Change
     from perflex.calibration.prediction import Prediction
     from perflex.compiled.program import CompiledProgram
     from perflex.features.target import Target
+    from perflex.machines.machine import Machine
 
 # Numbers that differ by less are equal: they may be summed in another order.
 _EQUAL = 1e-9
@@ -41,7 +43,7 @@ class Version:
     kernel: Any
     sizes: Mapping[str, int]
     calibration: Calibration
-    machine: str | None = None
+    machine: str | Path | Machine | None = None
     confidence: float = 0.95
 
     @cached_property

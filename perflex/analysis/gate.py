@@ -7,9 +7,9 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf, isclose
+from math import inf, isclose, isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from perflex.calibration.calibration_file import calibration_content
 from perflex.calibration.change import change_of
@@ -48,7 +48,7 @@ _BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0*
 _UNITS = _SECONDS | _BYTES
 # Commas in braces are of an identifier.
 _COMMAS = re.compile(r",(?![^{]*\})")
-_CONDITION = re.compile(r"(\w.*?)\s*(<=|>=|==|<|>)\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*([a-zA-Zµ]*)")
+_CONDITION = re.compile(r"(\w.*?)\s*(<=|>=|==|<|>)\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*([a-zA-Z]*)")
 _EQUAL = 1e-9
 _FORM = "write conditions such as 'time<=1.03, dram_bytes<=64MiB, spills==0, exact'"
 
@@ -75,7 +75,7 @@ class Condition:
 
     def met(self, value: float) -> bool:
         """Return whether a value meets it; numbers that differ by rounding are equal."""
-        if isclose(value, self.limit, rel_tol=_EQUAL, abs_tol=_EQUAL):
+        if isclose(value, self.limit, rel_tol=_EQUAL):
             return "=" in self.relation
         return value < self.limit if "<" in self.relation else value > self.limit and ">" in self.relation
 
@@ -214,6 +214,11 @@ class Judgement:
     high: float | None = None
     reason: str = ""
 
+    @property
+    def at(self) -> list[str]:
+        """The sizes as texts."""
+        return [f"{name}={value}" for name, value in self.sizes.items()]
+
 
 def judge(kernel: str, condition: Condition, new: Version, old: Version | Recorded | None) -> Judgement:
     """Return whether a condition holds of a version, or of its change from an old one."""
@@ -247,18 +252,20 @@ def _found(condition: Condition, new: Version, old: Version | Recorded | None) -
         msg = "there is no old version; give --against REV, or --baseline FILE"
         raise PerflexError(msg)
     before = old if condition.changes else None
-    if condition.metric == "time" and before is not None:
+    if condition.metric != "time":
+        value = sum(map(new.value, condition.features))
+        if before is not None:
+            value = _ratio(sum(map(before.value, condition.features)), value)
+        if isnan(value):
+            msg = f"{condition.metric} is not known; name a machine whose file has its facts"
+            raise PerflexError(msg)
+        found: list[Any] = [value] * 3
+    elif before is not None:
         change = change_of(before.prediction, new.prediction, new.confidence)
-        return change.ratio, change.low, change.high
-    if condition.metric == "time":
-        found = new.prediction
-        values = [found.seconds, found.low, found.high]
+        found = [change.ratio, change.low, change.high]
     else:
-        values = 3 * [sum(map(new.value, condition.features))]
-    if before is not None:
-        values = 3 * [_ratio(sum(map(before.value, condition.features)), values[0])]
-    scale = _UNITS.get(condition.unit, 1.0)
-    value, low, high = (float(each) / scale for each in values)
+        found = [new.prediction.seconds, new.prediction.low, new.prediction.high]
+    value, low, high = (float(each) / _UNITS.get(condition.unit, 1.0) for each in found)
     return value, low, high
 
 
@@ -269,12 +276,7 @@ def _ratio(old: float, new: float) -> float:
 def gate_table(found: Iterable[Judgement]) -> Table:
     """Return a row for each condition."""
     columns = [
-        text("kernel", code=True), text("sizes"), text("condition"), text("verdict"), number("value"),
+        text("kernel", code=True), text("at", "sizes"), text("condition"), text("verdict"), number("value"),
         number("low", "from"), number("high", "to"), text("reason"),
     ]  # fmt: skip
-    rows = [
-        (one.kernel, [f"{name}={value}" for name, value in one.sizes.items()], one.condition, one.verdict, one.value,
-         one.low, one.high, one.reason)
-        for one in found
-    ]  # fmt: skip
-    return Table("Conditions", columns, rows)
+    return Table.of("Conditions", columns, found)

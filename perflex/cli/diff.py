@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -47,16 +47,13 @@ def diff(
     if len(kernels) != (1 if asked.against else 2):
         msg = f"give two versions of a kernel, or one and --against REV, not {', '.join(kernels)}"
         raise ArgumentError(msg)
-    with ExitStack() as stack:
-        new = load_kernel(last)
-        after = [predictor.version(new, each) for each in series]
-        if asked.against:
-            revision = stack.enter_context(revision_of(first, asked.against))
-            old = revision.load(first)
-            stack.enter_context(revision.told())
-        else:
-            old = load_kernel(first)
-        found = [compare(predictor.version(old, each), one) for each, one in zip(series, after, strict=True)]
+    new = load_kernel(last)
+    after = [predictor.version(new, each) for each in series]
+    with revision_of(first, asked.against) if asked.against else nullcontext() as revision:
+        old = load_kernel(first) if revision is None else revision.load(first)
+        with nullcontext() if revision is None else revision.told():
+            before = [predictor.version(old, each) for each in series]
+        found = list(map(compare, before, after))
     if as_json:
         of = {"old": f"{asked.against}:{first}" if asked.against else first, "new": last, "machine": asked.machine}
         print_json([stamped("perflex-diff/1", of | _content(one)) for one in found])
