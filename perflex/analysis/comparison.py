@@ -23,12 +23,14 @@ from perflex.tables import Table, number, seconds, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from perflex.calibration.calibration import Calibration
     from perflex.calibration.change import Change
     from perflex.calibration.prediction import Prediction
     from perflex.compiled.program import CompiledProgram
     from perflex.features.target import Target
+    from perflex.machines.machine import Machine
 
 # Numbers that differ by less are equal: they may be summed in another order.
 _EQUAL = 1e-9
@@ -41,15 +43,13 @@ class Version:
     kernel: Any
     sizes: Mapping[str, int]
     calibration: Calibration
-    machine: str | None = None
+    machine: str | Path | Machine | None = None
     confidence: float = 0.95
-    # By which other devices' times know the kernel.
-    name: str = ""
 
     @cached_property
     def prediction(self) -> Prediction:
         """What the calibration says of it."""
-        return self.calibration.explain(self.kernel, self.sizes, self.confidence, machine=self.machine, name=self.name)
+        return self.calibration.explain(self.kernel, self.sizes, self.confidence, machine=self.machine)
 
     @cached_property
     def scop(self) -> Any:
@@ -85,40 +85,14 @@ class Version:
         found: dict[str, tuple[float, str]] = {}
         for one in counted:
             name = re.sub(rf"array:(?:{names})(?=_|$)", "array:*", one.identifier)
-            value = nan if one.value is None else one.value
-            found[name] = (found.get(name, (0.0, ""))[0] + value, one.unit)
-        if isinstance(scop, TileKernel):
-            return found
-        local = max((local_bytes(scop, place, sizes) for place in range(len(scop.launches))), default=0)
-        found["local memory of a work-group"] = float(local), "B"
-        if target.machine is not None and target.machine.kind == "gpu":
-            volumes = estimate_volumes(scop, sizes, target.machine, caches=target.caches).features()
-            found |= {name: (value, parse_feature(name).unit) for name, value in volumes.items()}
+            found[name] = (found.get(name, (0.0,))[0] + (nan if one.value is None else one.value), one.unit)
+        if not isinstance(scop, TileKernel):
+            local = max((local_bytes(scop, place, sizes) for place in range(len(scop.launches))), default=0)
+            found["local memory of a work-group"] = float(local), "B"
+            if target.machine is not None and target.machine.kind == "gpu":
+                volumes = estimate_volumes(scop, sizes, target.machine, caches=target.caches).features()
+                found |= {name: (value, parse_feature(name).unit) for name, value in volumes.items()}
         return found
-
-
-@dataclass(frozen=True)
-class ChangedCount:
-    """A count that differs between two versions; 0 where one of them has nothing of it."""
-
-    name: str
-    old: float
-    new: float
-    unit: str
-
-
-@dataclass(frozen=True)
-class ChangedLine:
-    """A line of the source of either version, and by how much the predicted time is shorter without it.
-
-    A line that both have is one, with both numbers; 0 stands for all lines of headers.
-    """
-
-    old_line: int | None
-    new_line: int | None
-    text: str
-    old_s: float | None
-    new_s: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,21 +106,22 @@ class Comparison:
     change
         Ratio of both times, and its limits.
     counts
-        What differs of all that is counted.
+        What is counted differently.
     lines
-        Lines that one version has alone, or that take another time; empty where the kernel is not from source code.
+        Lines that one version has alone, or that take another time, of kernels in source code; the times are by how
+        much predictions are shorter without them.
     """
 
     old: Prediction
     new: Prediction
     change: Change
-    counts: tuple[ChangedCount, ...]
-    lines: tuple[ChangedLine, ...] = ()
+    counts: Table
+    lines: Table
 
     @property
     def verdict(self) -> str:
         """What a reader is told first."""
-        if not self.counts and _equal(float(self.old.seconds), float(self.new.seconds)):
+        if not self.counts.rows and _equal(float(self.old.seconds), float(self.new.seconds)):
             return "no change"
         if self.change.low <= 1 <= self.change.high:
             return "within the model's uncertainty"
@@ -158,23 +133,9 @@ class Comparison:
         old, new = (max(one.terms, key=lambda name: float(one.terms[name])) for one in (self.old, self.new))
         return old, new
 
-    def count_table(self) -> Table:
-        """Return what is counted differently."""
-        columns = [text("name", "count", code=True), number("old"), number("new"), number("ratio"), text("unit")]
-        rows = [(one.name, one.old, one.new, one.new / one.old if one.old else None, one.unit) for one in self.counts]
-        return Table(f"Counts that differ at {self.new.at}", columns, rows)
-
-    def line_table(self) -> Table:
-        """Return the lines that differ, or take another time."""
-        columns = [
-            text("old_line"), text("new_line"), text("text", "source", code=True), seconds("old_s"), seconds("new_s"),
-        ]  # fmt: skip
-        return Table.of(f"Lines that differ at {self.new.at}, and the time that goes with them", columns, self.lines)
-
     def tables(self) -> list[Table]:
         """Return what notebooks show."""
-        found = [change_table([self]), self.count_table(), self.line_table()]
-        return [one for one in found if one.rows]
+        return [one for one in (change_table([self]), self.counts, self.lines) if one.rows]
 
     _repr_html_ = shown_by("result.html")
 
@@ -182,9 +143,8 @@ class Comparison:
 def change_table(found: Sequence[Comparison]) -> Table:
     """Return a row for each size: both times, their ratio with its limits, and what that means."""
     columns = [
-        text("sizes"), seconds("old_s"), seconds("new_s"), number("ratio", "new/old"),
-        number("low", "from", meaning="lower end of the ratio's interval"),
-        number("high", "to", meaning="upper end of the ratio's interval"), text("verdict"),
+        text("sizes"), seconds("old_s"), seconds("new_s"), number("ratio", "new/old"), number("low", "from"),
+        number("high", "to"), text("verdict"),
     ]  # fmt: skip
     rows = [
         (one.new.at, one.old.seconds, one.new.seconds, one.change.ratio, one.change.low, one.change.high, one.verdict)
@@ -196,51 +156,50 @@ def change_table(found: Sequence[Comparison]) -> Table:
 def compare(old: Version, new: Version) -> Comparison:
     """Compare two versions of a kernel; raises what `Calibration.explain` and `count_features` raise."""
     change = change_of(old.prediction, new.prediction, new.confidence)
-    before, after = old.counts(), new.counts()
-    counts = tuple(
-        ChangedCount(name, *pair, (after.get(name) or before[name])[1])
-        for name in dict.fromkeys((*before, *after))
-        if not _equal(*(pair := (before.get(name, (0.0,))[0], after.get(name, (0.0,))[0])))
-    )
-    found = Comparison(old.prediction, new.prediction, change, counts)
-    if found.verdict == "no change" or needing_code(new.calibration.model.input_features()):
+    columns = [text("name", "count", code=True), number("old"), number("new"), number("ratio"), text("unit")]
+    counts = Table(f"Counts that differ at {new.prediction.at}", columns, list(_changed_counts(old, new)))
+    columns = [
+        text("old_line"),
+        text("new_line"),
+        text("text", "source", code=True),
+        seconds("old_s"),
+        seconds("new_s"),
+    ]
+    lines = Table(f"Lines that differ at {new.prediction.at}, and the time that goes with them", columns, [])
+    found = Comparison(old.prediction, new.prediction, change, counts, lines)
+    readable = isinstance(old.kernel, SourceKernel) and isinstance(new.kernel, SourceKernel)
+    if found.verdict == "no change" or not readable or needing_code(new.calibration.model.input_features()):
         return found
-    sources = old.kernel, new.kernel
-    if not all(isinstance(one, SourceKernel) for one in sources):
-        return found
-    return replace(found, lines=tuple(_changed_lines(old, new)))
-
-
-def ratio_of(old: float, new: float) -> float:
-    """Return new over old; 1 where both are zero."""
-    return new / old if old else 1.0 if not new else float("inf")
+    return replace(found, lines=replace(lines, rows=list(_changed_lines(old, new))))
 
 
 def _equal(one: float, two: float) -> bool:
-    return isclose(one, two, rel_tol=_EQUAL) or (one != one and two != two)  # noqa: PLR0124 - what is not known twice
+    return isclose(one, two, rel_tol=_EQUAL) or (one != one and two != two)  # noqa: PLR0124 - neither is known
 
 
-def _changed_lines(old: Version, new: Version) -> Iterator[ChangedLine]:
-    """Yield lines of both versions in their order; those without a time of their own are left out."""
-    (a, before), (b, after) = (_lines(one) for one in (old, new))
-    pairs: list[tuple[int | None, int | None]] = [(0, 0)]
+def _changed_counts(old: Version, new: Version) -> Iterator[Sequence[Any]]:
+    before, after = old.counts(), new.counts()
+    for name in dict.fromkeys((*before, *after)):
+        (one, unit), (two, own) = before.get(name, (0.0, "")), after.get(name, (0.0, ""))
+        if not _equal(one, two):
+            yield name, one, two, two / one if one else None, own or unit
+
+
+def _changed_lines(old: Version, new: Version) -> Iterator[Sequence[Any]]:
+    """Yield lines of both versions in their order, of which 0 stands for all of headers."""
+    (a, before), (b, after) = _lines(old), _lines(new)
+    pairs: list[tuple[int, int]] = []
     for kind, i, end_i, j, end_j in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
-        if kind == "equal":
-            pairs += zip(range(i + 1, end_i + 1), range(j + 1, end_j + 1), strict=True)
-        else:
-            pairs += [*((n, None) for n in range(i + 1, end_i + 1)), *((None, n) for n in range(j + 1, end_j + 1))]
-    for first, second in pairs:
-        one = None if first is None else before.get(first)
-        two = None if second is None else after.get(second)
-        both = first is not None and second is not None
-        if (one is None and two is None) or (both and _equal(one or 0.0, two or 0.0)):
-            continue
-        written = b[second - 1] if second else a[first - 1] if first else "(headers)"
-        yield ChangedLine(first, second, written, one, two)
+        alone = [*((n, -1) for n in range(i, end_i)), *((-1, n) for n in range(j, end_j))]
+        pairs += zip(range(i, end_i), range(j, end_j), strict=True) if kind == "equal" else alone
+    for i, j in pairs:
+        one, two = before.get(i), after.get(j)
+        if (one is not None or two is not None) and (min(i, j) < 0 or not _equal(one or 0.0, two or 0.0)):
+            yield i if i >= 0 else None, j if j >= 0 else None, b[j] if j >= 0 else a[i], one, two
 
 
 def _lines(one: Version) -> tuple[list[str], dict[int, float]]:
-    """Return the lines of a source without their indents, and the time that goes with some of them, by number."""
+    """Return the lines of a source by number, without indents, and the time that goes with some of them."""
     found = source_lines(one.kernel, one.sizes, one.calibration, machine=one.machine)
     times = {line.line: float(one.prediction.seconds) * (line.share or 0.0) for line in found}
-    return [" ".join(line.split()) for line in one.kernel.source.splitlines()], times
+    return ["(headers)", *(" ".join(line.split()) for line in one.kernel.source.splitlines())], times

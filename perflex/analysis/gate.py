@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from math import isclose
+from math import inf, isclose, isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from perflex.analysis.comparison import Version, ratio_of
 from perflex.calibration.calibration_file import calibration_content
 from perflex.calibration.change import change_of
 from perflex.calibration.interval import interval_at
@@ -27,7 +26,9 @@ from perflex.yaml_file import Fields, Finite, Positive, read_yaml, write_yaml
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from perflex.analysis.comparison import Version
     from perflex.calibration.calibration import Calibration
+    from perflex.features import Certainty
 
 Verdict = Literal["holds", "broken", "cannot tell"]
 
@@ -42,13 +43,12 @@ _FEATURES = {
 }
 # What a number alone is of, and not of a ratio.
 _ABSOLUTE = ("registers", "spills")
-_UNITS = {
-    "time": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9},
-    "bytes": {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
-}
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
+_UNITS = _SECONDS | _BYTES
 # Commas in braces are of an identifier.
 _COMMAS = re.compile(r",(?![^{]*\})")
-_CONDITION = re.compile(r"(\w.*?)\s*(<=|>=|==|<|>)\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*([a-zA-Zµ]*)")
+_CONDITION = re.compile(r"(\w.*?)\s*(<=|>=|==|<|>)\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*([a-zA-Z]*)")
 _EQUAL = 1e-9
 _FORM = "write conditions such as 'time<=1.03, dram_bytes<=64MiB, spills==0, exact'"
 
@@ -75,7 +75,7 @@ class Condition:
 
     def met(self, value: float) -> bool:
         """Return whether a value meets it; numbers that differ by rounding are equal."""
-        if isclose(value, self.limit, rel_tol=_EQUAL, abs_tol=_EQUAL):
+        if isclose(value, self.limit, rel_tol=_EQUAL):
             return "=" in self.relation
         return value < self.limit if "<" in self.relation else value > self.limit and ">" in self.relation
 
@@ -92,14 +92,13 @@ def read_conditions(words: str) -> tuple[Condition, ...]:
             msg = f"cannot read the condition {each!r}; {_FORM}"
             raise PerflexError(msg)
         metric, relation, limit, unit = parts.groups()
-        if metric != "time":
-            for name in _FEATURES.get(metric, (metric,)):
-                parse_feature(name)
-        known = _UNITS["time" if metric == "time" else "bytes"]
-        if unit and (unit not in known or not (metric == "time" or metric.endswith("_bytes"))):
-            msg = f"the condition {each!r} has no unit {unit}; times have s, ms, us, ns, and bytes B, KiB, MiB, GiB"
+        known = _SECONDS if metric == "time" else _BYTES if metric.endswith("_bytes") else {}
+        if unit and unit not in known:
+            msg = f"the condition {each!r} has no unit {unit!r}; times have s, ms, us, ns, bytes B, KiB, MiB, GiB"
             raise PerflexError(msg)
         found.append(Condition(each, metric, relation, float(limit), unit))
+        for name in found[-1].features:
+            parse_feature(name)
     return tuple(found)
 
 
@@ -204,19 +203,7 @@ def recorded(entries: Sequence[Entry], kernel: str, version: Version) -> Recorde
 
 @dataclass(frozen=True)
 class Judgement:
-    """What became of a condition.
-
-    Attributes
-    ----------
-    kernel, sizes, condition
-        What was judged.
-    verdict
-        Whether it holds, or that this cannot be told.
-    value, low, high
-        The metric in the condition's unit, or its ratio, and limits of it; None where there is none.
-    reason
-        Why it cannot be told.
-    """
+    """What became of a condition: the metric in its unit, or the ratio, and limits of it; why it cannot be told."""
 
     kernel: str
     sizes: Mapping[str, int]
@@ -225,38 +212,38 @@ class Judgement:
     value: float | None = None
     low: float | None = None
     high: float | None = None
-    reason: str = field(default="")
+    reason: str = ""
+
+    @property
+    def at(self) -> list[str]:
+        """The sizes as texts."""
+        return [f"{name}={value}" for name, value in self.sizes.items()]
 
 
 def judge(kernel: str, condition: Condition, new: Version, old: Version | Recorded | None) -> Judgement:
     """Return whether a condition holds of a version, or of its change from an old one."""
+    verdict: Verdict = "broken"
     try:
         if condition.metric == "exact":
-            return _exact(kernel, condition, new)
+            found = _certainty(new)
+            verdict, reason = ("holds", "") if found.exact else ("broken", str(found))
+            return Judgement(kernel, new.sizes, condition.text, verdict, reason=reason)
         value, low, high = _found(condition, new, old)
     except PerflexError as error:
         return Judgement(kernel, new.sizes, condition.text, "cannot tell", reason=error.message)
-    verdict: Verdict = "broken"
+    reason = ""
     if condition.met(value):
         verdict = "holds"
     elif condition.met(low) or condition.met(high) or low < condition.limit < high:
-        verdict = "cannot tell"
-    reason = "the interval of the prediction reaches across the limit" if verdict == "cannot tell" else ""
+        verdict, reason = "cannot tell", "the interval reaches across the limit"
     return Judgement(kernel, new.sizes, condition.text, verdict, value, low, high, reason)
 
 
-def _exact(kernel: str, condition: Condition, new: Version) -> Judgement:
+def _certainty(new: Version) -> Certainty:
     if isinstance(new.scop, TileKernel):
-        msg = "what counts of Triton kernels rest on is not known"
+        msg = "it is not known what counts of Triton kernels rest on; leave out 'exact'"
         raise UnsupportedKernelError(msg)
-    found = certainty_of_all(new.scop)
-    return Judgement(
-        kernel,
-        new.sizes,
-        condition.text,
-        "holds" if found.exact else "broken",
-        reason="" if found.exact else str(found),
-    )
+    return certainty_of_all(new.scop)
 
 
 def _found(condition: Condition, new: Version, old: Version | Recorded | None) -> tuple[float, float, float]:
@@ -264,29 +251,32 @@ def _found(condition: Condition, new: Version, old: Version | Recorded | None) -
     if condition.changes and old is None:
         msg = "there is no old version; give --against REV, or --baseline FILE"
         raise PerflexError(msg)
-    if condition.metric == "time":
-        if old is not None and condition.changes:
-            change = change_of(old.prediction, new.prediction, new.confidence)
-            return change.ratio, change.low, change.high
-        found, scale = new.prediction, _UNITS["time"][condition.unit]
-        return tuple(float(x) / scale for x in (found.seconds, found.low, found.high))  # type: ignore[return-value,arg-type]
-    value = sum(map(new.value, condition.features))
-    if old is not None and condition.changes:
-        value = ratio_of(sum(map(old.value, condition.features)), value)
-    value /= _UNITS["bytes"].get(condition.unit, 1.0)
-    return value, value, value
+    before = old if condition.changes else None
+    if condition.metric != "time":
+        value = sum(map(new.value, condition.features))
+        if before is not None:
+            value = _ratio(sum(map(before.value, condition.features)), value)
+        if isnan(value):
+            msg = f"{condition.metric} is not known; name a machine whose file has its facts"
+            raise PerflexError(msg)
+        found: list[Any] = [value] * 3
+    elif before is not None:
+        change = change_of(before.prediction, new.prediction, new.confidence)
+        found = [change.ratio, change.low, change.high]
+    else:
+        found = [new.prediction.seconds, new.prediction.low, new.prediction.high]
+    value, low, high = (float(each) / _UNITS.get(condition.unit, 1.0) for each in found)
+    return value, low, high
+
+
+def _ratio(old: float, new: float) -> float:
+    return new / old if old else inf if new else 1.0
 
 
 def gate_table(found: Iterable[Judgement]) -> Table:
     """Return a row for each condition."""
     columns = [
-        text("kernel", code=True), text("sizes"), text("condition"), text("verdict"),
-        number("value", meaning="new over old, or the metric in the condition's unit"),
+        text("kernel", code=True), text("at", "sizes"), text("condition"), text("verdict"), number("value"),
         number("low", "from"), number("high", "to"), text("reason"),
     ]  # fmt: skip
-    rows = []
-    for one in found:
-        limits = (None, None) if one.low == one.high else (one.low, one.high)
-        sizes = ", ".join(f"{name}={value}" for name, value in one.sizes.items())
-        rows.append((one.kernel, sizes, one.condition, one.verdict, one.value, *limits, one.reason))
-    return Table("Conditions", columns, rows)
+    return Table.of("Conditions", columns, found)

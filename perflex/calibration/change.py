@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isclose, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from perflex.calibration.interval import PredictionInterval
     from perflex.calibration.prediction import Prediction
 
+# Values that differ by less are equal: they may be summed in another order.
+_EQUAL = 1e-9
+
 
 @dataclass(frozen=True)
 class Change:
@@ -32,10 +36,11 @@ class Change:
 def change_of(old: Prediction, new: Prediction, confidence: float = 0.95) -> Change:
     """Return how the time of a kernel changes from one version to another.
 
-    Two versions share most of what a model does not know of a kernel: that is taken for a factor on each of its costs,
+    Two versions share much of what a model does not know of a kernel: that is taken for a factor on each of its costs,
     the same in both. With the derivatives d of ln(new / old) by the logarithms of the parameters, the covariance C of
     these, and the deviation s of a kernel about the model, the variance of ln(new / old) is ``d' C d + s**2 d' d``
-    (over costs alone in the second part). What both have alike cancels: of the same composition nothing is left.
+    (over costs alone in the second part); what both have alike cancels. Where anything is counted differently, each
+    version has an error of its own beside, of deviation s: compilers make other code of both.
 
     Parameters
     ----------
@@ -57,7 +62,9 @@ def change_of(old: Prediction, new: Prediction, confidence: float = 0.95) -> Cha
     # The edge of an overlap is no cost.
     costs = shares[[parameter.kind == "cost" for parameter in fit.parameters]]
     residual = max(float(one.residual_deviation / one.predicted) for one in (_interval(old), _interval(new)))
-    deviation = np.sqrt(max(float(shares @ posterior_of_logarithms(fit) @ shares), 0.0) + residual**2 * costs @ costs)
+    same = all(isclose(new.values[name], value, rel_tol=_EQUAL) for name, value in old.values.items())
+    of_parameters = max(float(shares @ posterior_of_logarithms(fit) @ shares), 0.0)
+    deviation = sqrt(of_parameters + residual**2 * (float(costs @ costs) + 2 * (not same)))
     if known is None:
         half_width = student_quantile((1 + confidence) / 2, float(_interval(new).degrees_of_freedom))
     else:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from perflex.cli.json_output import picked, print_json, stamped
-from perflex.cli.launches import predictor_of
-from perflex.cli.options import KERNEL_FILES, SERIES, CachesOption, JsonOption, LaunchesOption, MachineOption
-from perflex.cli.revisions import AgainstOption
+from perflex.cli.options import KERNEL_FILES, SERIES, JsonOption, takes_options
+from perflex.cli.revisions import Asked, revision_of
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 _MOST = 30
 
 
+@takes_options("asked", Asked)
 def diff(
     context: typer.Context,
     words: Annotated[
@@ -34,46 +34,31 @@ def diff(
         ),
     ],
     *,
-    against: AgainstOption = "",
-    machine: MachineOption = None,
-    confidence: Annotated[float, typer.Option(min=0.01, max=0.999, help="Of the intervals of ratios.")] = 0.95,
-    launches: LaunchesOption = None,
-    caches: CachesOption = None,
+    asked: Asked,
     as_json: JsonOption = False,
 ) -> None:
     """Compare two versions of a kernel: predicted times, their ratio, and the counts and lines that differ."""
-    from perflex.analysis.comparison import Version, compare
-    from perflex.cli.arguments import ArgumentError, read_calibration, read_series, require_known_sizes, split_words
+    from perflex.analysis.comparison import compare
+    from perflex.cli.arguments import ArgumentError
     from perflex.cli.kernel_files import load_kernel
-    from perflex.cli.revisions import revision_of
 
-    terminal = terminal_of(context)
-    loaded, rest = read_calibration(words, machine, KERNEL_FILES)
-    kernels, sizes = split_words(rest)
-    if len(kernels) != (1 if against else 2):
-        wanted = "one kernel with --against REV" if against else "two versions of a kernel, or one and --against REV"
-        raise ArgumentError(f"give {wanted}, not {len(kernels)}: {', '.join(kernels)}")
-    series, found = read_series(sizes), []
-    with ExitStack() as stack:
-        new = load_kernel(kernels[-1])
-        require_known_sizes(series[0], [new], series[0])
-        given, assumed = len(rest) < len(words), launches is not None or caches is not None
-        loaded = predictor_of(new, loaded, machine, given=given, time=False, assumed=assumed)
-        loaded = loaded.assuming(launches=launches, caches=caches)
-        if against:
-            revision = stack.enter_context(revision_of(kernels[0], against))
-            old = revision.load(kernels[0])
-            stack.enter_context(revision.told())
-        else:
-            old = load_kernel(kernels[0])
-        for each in series:
-            pair = (Version(kernel, each, loaded, machine, confidence) for kernel in (old, new))
-            found.append(compare(*pair))
+    kernels, series, predictor = asked.read(words)
+    first, last = kernels[0], kernels[-1]
+    if len(kernels) != (1 if asked.against else 2):
+        msg = f"give two versions of a kernel, or one and --against REV, not {', '.join(kernels)}"
+        raise ArgumentError(msg)
+    new = load_kernel(last)
+    after = [predictor.version(new, each) for each in series]
+    with revision_of(first, asked.against) if asked.against else nullcontext() as revision:
+        old = load_kernel(first) if revision is None else revision.load(first)
+        with nullcontext() if revision is None else revision.told():
+            before = [predictor.version(old, each) for each in series]
+        found = list(map(compare, before, after))
     if as_json:
-        of = {"old": f"{against}:{kernels[0]}" if against else kernels[0], "new": kernels[-1], "machine": machine}
+        of = {"old": f"{asked.against}:{first}" if asked.against else first, "new": last, "machine": asked.machine}
         print_json([stamped("perflex-diff/1", of | _content(one)) for one in found])
     else:
-        _show(terminal, found)
+        _show(terminal_of(context), found)
 
 
 def _content(one: Comparison) -> dict[str, Any]:
@@ -82,7 +67,9 @@ def _content(one: Comparison) -> dict[str, Any]:
         "old_s": one.old.seconds,
         "new_s": one.new.seconds,
         **picked(one.change, "ratio", "low", "high", "confidence"),
-        **picked(one, "verdict", "limiters", "counts", "lines"),
+        **picked(one, "verdict", "limiters"),
+        "counts": one.counts.records(),
+        "lines": one.lines.records(),
         "doubts": list(dict.fromkeys((*one.old.doubts, *one.new.doubts))),
     }
 
@@ -94,10 +81,7 @@ def _show(terminal: Terminal, found: Sequence[Comparison]) -> None:
     terminal.show_result(change_table(found))
     terminal.show(*doubt_lines([one.new for one in found]))
     for one in found:
-        if terminal.quiet or one.verdict == "no change":
-            continue
-        old, new = one.limiters
-        terminal.show(f"largest cost at {one.new.at}: {old}" + (f"; now {new}" if new != old else ""))
-        for table in (one.count_table(), one.line_table()):
-            if table.rows:
-                terminal.show_result(table.first(_MOST))
+        if not (terminal.quiet or one.verdict == "no change"):
+            terminal.show(f"largest cost at {one.new.at}: {' -> '.join(dict.fromkeys(one.limiters))}")
+            for table in one.tables()[1:]:
+                terminal.show_result(table, most=_MOST)

@@ -1,4 +1,4 @@
-"""Kernels as they are at a revision of git: ``--against REV``."""
+"""Versions of kernels: at the revision of git that ``--against`` names, and as a calibration sees them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,60 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perflex.cli.arguments import SCOP_SUFFIXES, SOURCE_SUFFIXES, ArgumentError, file_and_name
-from perflex.cli.kernel_files import load_kernel
-from perflex.cli.options import TOLD
+from perflex.cli.options import TOLD, CachesOption, LaunchesOption, MachineOption
 from perflex.errors import PerflexError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-AgainstOption = Annotated[
-    str, typer.Option("--against", metavar="REV", help="Compare with the kernel at this revision of git.")
-]
-# What kernels are made of, and files that describe them.
-_SUFFIXES = (*SOURCE_SUFFIXES, *SCOP_SUFFIXES, ".py", ".json", ".inl", ".def")
+    from perflex.analysis.comparison import Version
+    from perflex.calibration.calibration import Calibration
+
 # Modules that are perflex's own, though it may lie in the repository.
 _OWN = {"perflex", "uipick", "__main__"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What commands that compare versions are told."""
+
+    against: Annotated[
+        str, typer.Option(metavar="REV", help="Compare with the kernel as it is at this revision of git.")
+    ] = ""
+    machine: MachineOption = None
+    confidence: Annotated[float, typer.Option(min=0.01, max=0.999, help="Of the intervals.")] = 0.95
+    launches: LaunchesOption = None
+    caches: CachesOption = None
+
+    def read(self, words: Sequence[str]) -> tuple[list[str], list[dict[str, int]], Predictor]:
+        """Return the kernels that words name, each combination of sizes, and what predicts them."""
+        from perflex.cli.arguments import read_calibration, read_series, split_words
+        from perflex.cli.options import KERNEL_FILES
+
+        loaded, rest = read_calibration(words, self.machine, KERNEL_FILES)
+        kernels, sizes = split_words(rest)
+        return kernels, read_series(sizes), Predictor(self, loaded, given=len(rest) < len(words))
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """What predicts versions of kernels."""
+
+    asked: Asked
+    calibration: Calibration
+    given: bool
+
+    def version(self, kernel: Any, sizes: Mapping[str, int]) -> Version:
+        """Return a version of a kernel at sizes, which can be described."""
+        from perflex.analysis.comparison import Version
+        from perflex.cli.arguments import described
+        from perflex.cli.launches import predictor_of
+
+        asked, assumed = self.asked, bool(self.asked.launches or self.asked.caches)
+        described(kernel, sizes)
+        found = predictor_of(kernel, self.calibration, asked.machine, given=self.given, time=False, assumed=assumed)
+        found = found.assuming(launches=asked.launches, caches=asked.caches)
+        return Version(kernel, sizes, found, asked.machine, asked.confidence)
 
 
 @dataclass(frozen=True)
@@ -40,15 +79,16 @@ class Revision:
 
     def load(self, word: str) -> Any:
         """Return the kernel that a word of the command line names, as it is at the revision."""
-        file = file_and_name(word)[0] or word
-        given = TOLD.get()
-        folders = [self._place(each) for each in given.source.include or ()]
+        from perflex.cli.arguments import ArgumentError, file_and_name
+        from perflex.cli.kernel_files import load_kernel
+
+        file, given = file_and_name(word)[0] or word, TOLD.get()
+        place, folders = self._place(Path(file)), [self._place(each) for each in given.source.include or ()]
+        if not (place.is_relative_to(self.tree) and place.is_file()):
+            raise ArgumentError(f"there is no {file} at revision {self.name}; name one that has it")
         token = TOLD.set(replace(given, source=replace(given.source, include=folders or None)))
         try:
             with self.told(), _imports_from(self.top, self.tree):
-                place = self._place(Path(file))
-                if not (place.is_relative_to(self.tree) and place.is_file()):
-                    raise ArgumentError(f"there is no {file} at revision {self.name}; name one that has it")
                 return load_kernel(f"{place}{word.removeprefix(file)}")
         finally:
             TOLD.reset(token)
@@ -59,9 +99,7 @@ class Revision:
         try:
             yield
         except PerflexError as error:
-            error.message = error.message.replace(f"{self.tree}/", f"{self.name}:")
-            if f"{self.name}:" not in error.message:
-                error.message = f"at revision {self.name}: {error.message}"
+            error.message = f"at revision {self.name}: {error.message.replace(f'{self.tree}/', '')}"
             raise
 
     def _place(self, path: Path) -> Path:
@@ -72,60 +110,51 @@ class Revision:
 @contextmanager
 def revision_of(word: str, name: str) -> Iterator[Revision]:
     """Yield the files of the repository in which a kernel's file lies, as they are at a revision, for the block."""
+    from perflex.cli.arguments import SCOP_SUFFIXES, SOURCE_SUFFIXES, file_and_name
+
+    suffixes = (*SOURCE_SUFFIXES, *SCOP_SUFFIXES, ".py", ".json", ".inl", ".def")
     folder = Path(file_and_name(word)[0] or word).resolve().parent
     top = Path(_git(folder, "rev-parse", "--show-toplevel").decode().rstrip("\n"))
-    commit = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", what=name)
     with TemporaryDirectory(prefix="perflex-") as made:
         # An index of its own leaves the user's as it is.
-        index = {"GIT_INDEX_FILE": f"{made}/index"}
-        _git(top, "read-tree", commit.decode().strip(), more=index)
-        listed = _git(top, "ls-files", "-z", more=index).split(b"\0")
-        wanted = b"\0".join(each for each in listed if each.decode(errors="replace").endswith(_SUFFIXES))
-        _git(top, "checkout-index", "-z", "--stdin", f"--prefix={made}/tree/", more=index, given=wanted)
+        index = f"{made}/index"
+        _git(top, "read-tree", "--end-of-options", f"{name}^{{tree}}", index=index)
+        listed = _git(top, "ls-files", "-z", index=index).split(b"\0")
+        wanted = b"\0".join(each for each in listed if os.fsdecode(each).endswith(suffixes))
+        _git(top, "checkout-index", "-z", "--stdin", f"--prefix={made}/tree/", index=index, given=wanted)
         yield Revision(name, top, Path(made).resolve() / "tree")
 
 
-def _git(folder: Path, *words: str, more: dict[str, str] | None = None, given: bytes = b"", what: str = "") -> bytes:
-    environment = {**os.environ, **(more or {})}
+def _git(folder: Path, *words: str, index: str = "", given: bytes = b"") -> bytes:
+    from perflex.cli.arguments import ArgumentError
+
+    environment, command = {**os.environ, **({"GIT_INDEX_FILE": index} if index else {})}, ["git", *words]
     try:
-        found = subprocess.run(  # noqa: S603
-            ["git", *words],  # noqa: S607 - the user's
-            cwd=folder,
-            env=environment,
-            input=given,
-            capture_output=True,
-            check=False,
-        )
-    except OSError as error:
-        raise ArgumentError(f"--against needs git in {folder}: {error.strerror or error}") from error
-    if found.returncode:
-        said = found.stderr.decode(errors="replace").strip() or f"there is no revision {what!r}"
-        raise ArgumentError(f"--against: {' '.join(said.split())}; name a revision of the kernel's repository")
+        found = subprocess.run(command, cwd=folder, env=environment, input=given, capture_output=True, check=True)  # noqa: S603
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = " ".join(getattr(error, "stderr", b"").decode(errors="replace").split()) or error
+        raise ArgumentError(f"--against: {said}; name a revision of the repository of the kernel") from error
     return found.stdout
 
 
 @contextmanager
 def _imports_from(top: Path, tree: Path) -> Iterator[None]:
-    """Import modules of a repository from a folder that has other ones of the same names, in the block."""
+    """Import modules of a repository from a folder with other files of the same names, in the block."""
 
-    def is_own(place: str | None) -> bool:
-        path = Path(place or "/").resolve()
+    def is_own(place: str) -> bool:
+        path = Path(place).resolve()
         return path.is_relative_to(top) and not path.is_relative_to(sys.prefix)
 
-    before, path = dict(sys.modules), list(sys.path)
-    own = [
-        name
-        for name, module in before.items()
-        if name.partition(".")[0] not in _OWN and is_own(getattr(module, "__file__", None))
-    ]
-    for name in own:
+    modules, path = dict(sys.modules), list(sys.path)
+    places = {name: getattr(module, "__file__", None) or "/" for name, module in modules.items()}
+    for name in [each for each in modules if each.partition(".")[0] not in _OWN and is_own(places[each])]:
         del sys.modules[name]
-    sys.path[:] = [str(tree / Path(each).resolve().relative_to(top)) if is_own(each or ".") else each for each in path]
+    sys.path[:] = [str(tree / Path(each).resolve().relative_to(top)) if is_own(each) else each for each in path]
     try:
         yield
     finally:
         sys.path[:] = path
-        for name, module in list(sys.modules.items()):
-            if name in own or Path(getattr(module, "__file__", None) or "/").is_relative_to(tree):
+        for name in [name for name in sys.modules if name not in modules]:
+            if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(tree):
                 del sys.modules[name]
-        sys.modules.update({name: before[name] for name in own})
+        sys.modules.update(modules)

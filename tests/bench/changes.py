@@ -1,4 +1,4 @@
-"""Predicted changes of a kernel: ``python tests/bench/changes.py --data DIR [--variants 40] [--confidence 0.9]``.
+"""Predicted changes of a kernel: ``python tests/bench/changes.py [--further] [--confidence 0.9]``.
 
 Of each measured space of `gpu_spaces.py` variants are drawn, and beside each some that differ in one tunable. Of pairs
 of both kinds (*steps*; *any* two that were drawn) the share of measured ratios within the interval that `change_of`
@@ -9,6 +9,8 @@ independent kernels give. Last the median error of a ratio, exp|ln predicted / m
 from __future__ import annotations
 
 import argparse
+import csv
+import gzip
 import pickle
 import warnings
 from collections import Counter
@@ -21,7 +23,7 @@ import numpy as np
 from gpu_spaces import MACHINES, SOURCES, kernel_and_gpu, space_of, spaces
 from judging import table
 
-from perflex import Calibration, PerflexWarning, load_machine
+from perflex import Calibration, PerflexWarning, load_machine, load_space
 from perflex.calibration.change import change_of
 from perflex.calibration.interval import interval_at
 from perflex.calibration.prediction import Prediction
@@ -29,6 +31,31 @@ from perflex.search.counted_variants import Work, extract_space
 from perflex.search.variants import EnumeratedSpace
 
 BESIDE = 3
+# Measured spaces of other forms: the file, and by kernel and GPU the rows, and where the time in s or ms stands.
+FURTHER = {
+    ("convolution", "RTX_2080_Ti"): ("gpu_kernels/hub/convolution_bat.csv.gz", "RTX 2080 Ti", "time_median_s"),
+    ("convolution", "RTX_3060_laptop"): ("gpu_kernels/hub/convolution_bat.csv.gz", "RTX 3060 Laptop", "time_median_s"),
+    ("pnpoly", "RTX_3060_laptop"): ("gpu_kernels/hub/pnpoly.csv.gz", "RTX 3060 Laptop", "time_median_s"),
+    ("gemm", "A100"): ("new_times/kernel_tuner_2021/gemm.csv.gz", "", "A100_ms"),
+}
+NAMES = {"block_x": "block_size_x", "block_y": "block_size_y", "tile_x": "tile_size_x", "tile_y": "tile_size_y"}
+
+
+def further(data, folder):
+    """Write the spaces of other forms as those of `gpu_spaces.py` are, and return their folder."""
+    for (kernel, gpu), (file, device, column) in FURTHER.items():
+        space = load_space(f"{data}/kernel_sources/hub/{SOURCES[kernel][0]}")
+        with gzip.open(data / file, "rt") as stream:
+            rows = [row for row in csv.DictReader(stream) if row.get("device", "") == device and row[column]]
+        scale = 1e3 if column.endswith("_s") else 1.0
+        (folder / kernel).mkdir(parents=True, exist_ok=True)
+        with (folder / kernel / f"{gpu}.csv").open("w") as stream:
+            own = {key: name for key in rows[0] if (name := NAMES.get(key, key)) in space.values}
+            own |= {key: key.upper() for key in rows[0] if key.upper() in space.values}
+            writer = csv.writer(stream)
+            writer.writerow([*own.values(), "time_ms"])
+            writer.writerows([*(row[key] for key in own), scale * float(row[column])] for row in rows)
+    return folder
 
 
 def drawn(settings, count):
@@ -102,17 +129,19 @@ def rows_of(path, sources, count, cache, confidence):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data/gpu_tuning"))
-    parser.add_argument("--sources", type=Path, default=Path("../shared/data/kernel_sources/hub"))
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--further", action="store_true", help="spaces that the rule was not made with")
     parser.add_argument("--variants", type=int, default=40)
     parser.add_argument("--confidence", type=float, default=0.9)
     parser.add_argument("--cache", type=Path, default=Path("changes"), help="folder of what was counted")
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
     given.cache.mkdir(exist_ok=True)
-    work = partial(rows_of, sources=given.sources, count=given.variants, cache=given.cache, confidence=given.confidence)
+    folder = further(given.data, given.cache / "further") if given.further else given.data / "gpu_tuning"
+    sources = given.data / "kernel_sources" / "hub"
+    work = partial(rows_of, sources=sources, count=given.variants, cache=given.cache, confidence=given.confidence)
     with ProcessPoolExecutor(given.jobs) as pool:
-        found = [row for rows in pool.map(work, spaces(given.data)) for row in rows]
+        found = [row for rows in pool.map(work, spaces(folder)) for row in rows]
     heads = ("inside, %", "limits, x", "independent: inside, %", "limits, x", "error of a ratio, %")
     print(table(("space", "pairs", "number", *heads), found))
 

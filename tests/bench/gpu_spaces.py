@@ -61,6 +61,7 @@ SOURCES = {
     "convolution_milo": ("kernels/convolution_milo.json", {}),
     "gemm": ("currently_unused/kernels/gemm.py any", {}),
     "pnpoly": ("currently_unused/kernels/pnpoly.json", {"n": 20_000_000}),
+    "convolution": ("currently_unused/kernels/convolution.json", {}),
 }
 MACHINES = {
     "A100": "A100-40GB",

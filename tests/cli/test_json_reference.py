@@ -23,6 +23,8 @@ QUICK = {
     "list generators": "empty",
     "predict": f"{POCL} examples/matmul.py:naive n=64 --confidence 0.9",
     "explain": "examples/matmul.cl:naive --machine V100 --local 16,16 --global n,n n=1024",
+    "diff": f"{POCL} {KERNELS} n=64",
+    "gate": f"{POCL} {KERNELS} n=64 time<=10s,exact",
     "rank": f"{POCL} {KERNELS} n=64",
     "prune": f"{POCL} space.yaml",
     "volumes": f"{STENCIL} nx=640 ny=512,1024",
