@@ -162,10 +162,10 @@ def _padding(case: Case, array: Array, places: Sequence[Place]) -> _Padding:
         found.append((total.served, pad, row, scop, after))
         if total.served == total.least:
             break
-    _, pad, row, scop, after = min(found, key=lambda one: one[:3])
+    _, pad, row, scop, best = min(found, key=lambda one: one[:3])
     longer = f"{name}{''.join(f'[{extent}]' for extent in [*shape[:-1], shape[-1] + pad])}"
     cure = f"index e + {pad}*(e/{row}) in place of e" if row else f"make its rows {pad} longer: {longer}"
-    return _Padding(cure, scop, after)
+    return _Padding(cure, scop, best)
 
 
 def _divergence(case: Case) -> Iterator[Finding]:
@@ -207,8 +207,8 @@ def _float64(case: Case) -> Iterator[Finding]:
     stated = re.search(r"\bdouble\b", case.source) is not None
     flawed: dict[str, float] = {}
     for one in case.scop.statements:
-        there = sum(operation.count for operation in one.operations if operation.dtype == "float64")
-        there *= case.at(counts_of(case.scop).instances(one)) / case.at(counts_of(case.scop).work_items)
+        each = case.at(counts_of(case.scop).instances(one)) / case.at(counts_of(case.scop).work_items)
+        there = each * sum(operation.count for operation in one.operations if operation.dtype == "float64")
         text = lines[int(one.line) - 1] if one.line.isdigit() and int(one.line) <= len(lines) else ""
         shown = " ".join([text, *(access.text for access in one.accesses)])
         if there and (_CONSTANT.search(shown) or not stated) and "double" not in text:
