@@ -5,7 +5,6 @@ import pytest
 from perflex.analysis.gate import read_conditions
 from perflex.errors import PerflexError
 
-
 STRIDES = "f_mem_access_global_float32_load_lstrides:"
 
 
