@@ -88,7 +88,7 @@ def read_conditions(words: str) -> tuple[Condition, ...]:
         if each == "exact":
             found.append(Condition(each, each))
             continue
-        if parts is None:
+        if parts is None or parts[1] == "exact":
             msg = f"cannot read the condition {each!r}; {_FORM}"
             raise PerflexError(msg)
         metric, relation, limit, unit = parts.groups()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from perflex.analysis.comparison import Version
     from perflex.calibration.calibration import Calibration
 
+# Larger files are data, without which kernels can be read.
+_MOST_BYTES = 2**20
 # Modules that are perflex's own, though it may lie in the repository.
 _OWN = {"perflex", "uipick", "__main__"}
 
@@ -83,10 +85,12 @@ class Revision:
         from perflex.cli.kernel_files import load_kernel
 
         file, given = file_and_name(word)[0] or word, TOLD.get()
-        place, folders = self._place(Path(file)), [self._place(each) for each in given.source.include or ()]
+        place, folders = self._place(Path(file)), list(given.source.include or ())
+        # Headers that are in no revision, such as generated ones, are those that there are now.
+        folders = [*map(self._place, folders), *folders, Path(file).resolve().parent]
         if not (place.is_relative_to(self.tree) and place.is_file()):
             raise ArgumentError(f"there is no {file} at revision {self.name}; name one that has it")
-        token = TOLD.set(replace(given, source=replace(given.source, include=folders or None)))
+        token = TOLD.set(replace(given, source=replace(given.source, include=folders)))
         try:
             with self.told(), _imports_from(self.top, self.tree):
                 return load_kernel(f"{place}{word.removeprefix(file)}")
@@ -110,17 +114,18 @@ class Revision:
 @contextmanager
 def revision_of(word: str, name: str) -> Iterator[Revision]:
     """Yield the files of the repository in which a kernel's file lies, as they are at a revision, for the block."""
-    from perflex.cli.arguments import SCOP_SUFFIXES, SOURCE_SUFFIXES, file_and_name
+    from perflex.cli.arguments import file_and_name
 
-    suffixes = (*SOURCE_SUFFIXES, *SCOP_SUFFIXES, ".py", ".json", ".inl", ".def")
     folder = Path(file_and_name(word)[0] or word).resolve().parent
     top = Path(_git(folder, "rev-parse", "--show-toplevel").decode().rstrip("\n"))
     with TemporaryDirectory(prefix="perflex-") as made:
         # An index of its own leaves the user's as it is.
         index = f"{made}/index"
         _git(top, "read-tree", "--end-of-options", f"{name}^{{tree}}", index=index)
-        listed = _git(top, "ls-files", "-z", index=index).split(b"\0")
-        wanted = b"\0".join(each for each in listed if os.fsdecode(each).endswith(suffixes))
+        listed = _git(top, "ls-tree", "-r", "-l", "-z", "--end-of-options", name).split(b"\0")
+        # Mode, kind, digest, size, and the path behind a tabulator.
+        entries = [(each.partition(b"\t")[0].split()[3], each.partition(b"\t")[2]) for each in listed if each]
+        wanted = b"\0".join(path for size, path in entries if size.isdigit() and int(size) <= _MOST_BYTES)
         _git(top, "checkout-index", "-z", "--stdin", f"--prefix={made}/tree/", index=index, given=wanted)
         yield Revision(name, top, Path(made).resolve() / "tree")
 

@@ -166,10 +166,16 @@ def test_bad_baselines(root, refused, run, calibration):
 def repository(root):
     """A repository whose first revision has a fast kernel, a header of its own, and Python files."""
     Path("size.h").write_text("#define STRIDE 1\n")
-    Path("axpy.cl").write_text('#include "size.h"\n' + AXPY.replace("x[i]", "x[STRIDE * i]"))
+    included = '#include "size.h"\n#include "factor.tpp"\n#include "built/made.h"\n'
+    Path("axpy.cl").write_text(included + AXPY.replace("x[i]", "x[STRIDE * FACTOR * MADE * i]"))
     made = "import {0}\n\n\ndef kernel():\n    return {0}.kernel()\n"
     Path("kernels.py").write_text(made.format("parts"))
     Path("parts.py").write_text(LOOPY)
+    # Neither a suffix of sources, nor in any revision.
+    Path("factor.tpp").write_text("#define FACTOR 1\n")
+    Path(".gitignore").write_text("built\n")
+    Path("built").mkdir()
+    Path("built/made.h").write_text("#define MADE 1\n")
     git("init", "-q")
     commit()
     Path("size.h").write_text("#define STRIDE 16\n")
