@@ -1,4 +1,4 @@
-"""A second set of kernels with one planted flaw each, and of kernels without a flaw, of the form of `planted_kernels`."""
+"""A second set of kernels with one planted flaw each, and of clean kernels, of the form of `planted_kernels`."""
 
 from . import held_back_sources as texts
 from .planted_kernels import Clean, planted
@@ -13,34 +13,35 @@ _HALVES = {"groups": ("n/512",), "local": (512,)}
 _THOUSANDS = {"groups": ("n/1024",), "local": (1024,)}
 _BY_64 = {"mended_groups": ("n/64",), "mended_local": (64,)}
 _BY_128 = {"mended_groups": ("n/128",), "mended_local": (128,)}
+_BY_256 = {"mended_groups": ("n/256",), "mended_local": (256,)}
+_BY_512 = {"mended_groups": ("n/512",), "mended_local": (512,)}
 _R = {"over": {"r": (0, 8, 16, 24)}}
 
 COALESCING = [
     planted("coalescing", "image", "one of three colours", texts.NEGATIVE, ("rgb[i]", "rgb[3 * i]"), **_LINE,
-            sizes={"n": 2**27}, machine="T4", access="rgb[3 * i]", mended_access="rgb[i]", found=3, mended=1),
+            sizes={"n": 2**26}, machine="T4", access="rgb[3 * i]", mended_access="rgb[i]", found=12, mended=4),
     planted("coalescing", "particles", "structs", texts.PARTICLES, source=texts.PARTICLES_AS_STRUCTS, **_LINE,
             sizes={"n": 2**24}, machine="A100-80GB", access="p[i].vx", mended_access="vx[i]", found=32, mended=4),
     planted("coalescing", "rows", "a work-item for each", texts.ROW_NORMS, source=texts.NAIVE_ROW_NORMS,
             groups=("m/256",), mended_groups=("m/8",), mended_local=(32, 8), sizes={"n": 512, "m": 2**19},
             machine="V100", access="x[row * n + k]", mended_access="x[row * n + k + lane]",
             over={"k": tuple(range(0, 512, 32))}, found=32, mended=4),
-    planted("coalescing", "matrix", "small ones in turn", texts.BATCHED, ("a[(4 * r + c) * n + b]",
-            "a[16 * b + 4 * r + c]"), **_LINE, sizes={"n": 2**23}, machine="H100-PCIe",
-            access="a[16 * b + 4 * r + c]", mended_access="a[(4 * r + c) * n + b]",
-            over={"r": tuple(range(4)), "c": tuple(range(4))}, found=32, mended=4),
+    planted("coalescing", "matrix", "traces", texts.TRACES, ("a[5 * k * n + b]", "a[16 * b + 5 * k]"), **_LINE,
+            sizes={"n": 2**24}, machine="H100-PCIe", access="a[16 * b + 5 * k]", mended_access="a[5 * k * n + b]",
+            over={"k": tuple(range(4))}, found=32, mended=4),
 ]  # fmt: skip
 
 BANK_CONFLICTS = [
     planted("bank-conflicts", "image", "a quarter turn", texts.ROTATE, ("[33]", "[32]"), **_TILES, sizes={"n": 8192},
-            machine="H100-PCIe", access="tile[31 - tx][ty + r]", **_R, found=32, mended=1),
+            machine="A100-80GB", access="tile[31 - tx][ty + r]", **_R, found=32, mended=1),
     planted("bank-conflicts", "matrix", "attention", texts.SCORES, ("[33]", "[32]"), groups=("n/32", "n/32", "h"),
-            local=(32, 8), sizes={"n": 2048, "d": 128, "h": 16}, machine="A100-80GB", access="sk[tx][k]",
+            local=(32, 8), sizes={"n": 2048, "d": 128, "h": 16}, machine="H100-PCIe", access="sk[tx][k]",
             over={"k": tuple(range(32))}, found=32, mended=1),
     planted("bank-conflicts", "transform", "results side by side", texts.EXCHANGE, ("[33]", "[32]"),
-            groups=("n/2048",), local=(256,), sizes={"n": 2**27}, machine="A100-80GB",
-            access="buf[t / 4][t % 4 * 8 + k]", over={"k": tuple(range(4))}, found=8, mended=1),
+            groups=("n/1024",), sizes={"n": 2**26, "m": 10}, machine="V100", access="buf[t / 8][t % 8 * 4 + k]",
+            over={"k": (0, 1)}, found=4, mended=1),
     planted("bank-conflicts", "rows", "16 logits", texts.LOG_SUM_EXP, ("[33]", "[32]"), groups=("n/2048",),
-            local=(128,), sizes={"n": 2**27}, machine="H100-PCIe", access="buf[t / 2][t % 2 * 16 + k]",
+            local=(128,), sizes={"n": 2**28}, machine="A100-80GB", access="buf[t / 2][t % 2 * 16 + k]",
             over={"k": tuple(range(16))}, found=16, mended=1),
 ]  # fmt: skip
 
@@ -60,12 +61,12 @@ DIVERGENCE = [
 ]  # fmt: skip
 
 FLOAT64 = [
-    planted("float64", "image", "grey of colours", texts.GREY, *((c + "f", c) for c in ("0.299", "0.587", "0.114")),
-            **_LINE, sizes={"n": 2**26}, machine="T4", access="0.299 * r + 0.587 * g + 0.114 * b",
-            found=5, mended=0),
+    planted("float64", "image", "curve of tones", texts.TONES, *((c + "f", c) for c in
+            ("2.51", "0.03", "2.43", "0.59", "0.14")), **_LINE, sizes={"n": 2**26}, machine="T4",
+            access="(u * (2.51 * u + 0.03)) / (u * (2.43 * u + 0.59) + 0.14)", found=8, mended=0),
     planted("float64", "pointwise", "option prices", texts.OPTIONS, *((c + "f", c) for c in
-            ("0.3193815", "0.3565638", "1.781478", "1.821256", "1.330274")), **_LINE, sizes={"n": 2**26},
-            machine="L40S", found=9, mended=0,
+            ("0.3193815", "0.3565638", "1.781478", "1.821256", "1.330274")), **_LINE, sizes={"n": 2**22, "m": 32},
+            machine="L40S", over={"j": tuple(range(32))}, found=9 * 32, mended=0,
             access="k * (0.3193815 + k * (-0.3565638 + k * (1.781478 + k * (-1.821256 + k * 1.330274))))"),
     planted("float64", "lattice", "equilibria", texts.LATTICE, ("(1.0f + 3.0f", "(1.0 + 3.0"), ("4.5f", "4.5"),
             ("- 1.5f * uu);\n}\n_", "- 1.5 * uu);\n}\n_"), **_ROWS, sizes={"n": 4096}, machine="T4",
@@ -77,15 +78,14 @@ FLOAT64 = [
 ]  # fmt: skip
 
 FEW_GROUPS = [
-    planted("few-groups", "pointwise", "32 for 128 units", texts.MANDELBROT, **_HALVES, sizes={"n": 2**14, "m": 65536},
-            machine="RTX-4090", **_BY_128, found=32, mended=128),
-    planted("few-groups", "pointwise", "29 for 114 units", texts.CHEBYSHEV, **_THOUSANDS,
-            sizes={"n": 29 * 1024, "m": 65536}, machine="H100-PCIe", mended_groups=("n/256",), mended_local=(256,),
-            found=29, mended=116),
-    planted("few-groups", "rows", "16 for 108 units", texts.PREFIX, **_HALVES, sizes={"n": 8192, "m": 16384},
-            machine="A100-80GB", **_BY_64, found=16, mended=128),
-    planted("few-groups", "pointwise", "9 for 70 units", opencl(texts.CHEBYSHEV), **_HALVES,
-            sizes={"n": 9 * 512, "m": 65536}, machine="W7800", **_BY_64, found=9, mended=72),
+    planted("few-groups", "pointwise", "32 for 128 units", texts.MANDELBROT, **_THOUSANDS,
+            sizes={"n": 2**15, "m": 65536}, machine="RTX-4090", **_BY_256, found=32, mended=128),
+    planted("few-groups", "pointwise", "57 for 114 units", texts.CHEBYSHEV, **_THOUSANDS,
+            sizes={"n": 57 * 1024, "m": 65536}, machine="H100-PCIe", **_BY_512, found=57, mended=114),
+    planted("few-groups", "pointwise", "27 for 108 units", texts.OPTIONS, **_THOUSANDS,
+            sizes={"n": 27 * 1024, "m": 4096}, machine="A100-80GB", **_BY_256, found=27, mended=108),
+    planted("few-groups", "pointwise", "35 for 70 units", opencl(texts.CHEBYSHEV), **_THOUSANDS,
+            sizes={"n": 35 * 1024, "m": 65536}, machine="W7800", **_BY_512, found=35, mended=70),
 ]  # fmt: skip
 
 LAST_WAVE = [
@@ -114,20 +114,21 @@ GROUP_STARTS = [
             found=2**21, mended=2**18),
 ]  # fmt: skip
 
-_SYRK = {"access": "a[k * n + row]", "mended_access": "a[(k0 + ty) * n + by + tx]", "found": 16, "mended": 1,
-         "over": {"k": tuple(range(64)), "k0": (0, 16, 32, 48)}, **_SMALL_TILES}  # fmt: skip
+_LOGITS = {"access": "q[row * d + k]", "mended": 1, "over": {"k": tuple(range(64)), "k0": (0, 32)}}
+_TILES_32 = {"groups": ("n/32", "n/32"), "local": (32, 32)}
 REPEATED_LOADS = [
-    planted("repeated-loads", "matrix", "product with itself", texts.SYRK, source=texts.NAIVE_SYRK, **_SYRK,
-            sizes={"n": 4096, "m": 4096}, machine="A100-80GB"),
-    planted("repeated-loads", "matrix", "product with itself in OpenCL C", opencl(texts.SYRK),
-            source=opencl(texts.NAIVE_SYRK), **_SYRK, sizes={"n": 2048, "m": 8192}, machine="L40S"),
-    # 256 work-items load 81 pixels each, of 16 x 40.
-    planted("repeated-loads", "image", "box of 9 x 9", texts.BOX, source=texts.NAIVE_BOX, **_ROWS, sizes={"n": 8192},
-            machine="V100", access="x[(i + p) * (n + 32) + j + q]", mended_access="x[(i + r) * (n + 32) + j]",
-            over={"p": tuple(range(9)), "q": tuple(range(9)), "r": (0, 8)}, found=256 * 81 / 640, mended=1),
+    planted("repeated-loads", "matrix", "attention", texts.LOGITS, source=texts.NAIVE_LOGITS, **_LOGITS,
+            **_SMALL_TILES, sizes={"n": 8192, "d": 128}, machine="A100-80GB", mended_access="q[row * d + k0 + tx]",
+            found=16),
+    planted("repeated-loads", "matrix", "attention in OpenCL C", opencl(texts.LOGITS.replace("16", "32")),
+            source=opencl(texts.NAIVE_LOGITS.replace("16", "32")), **_LOGITS, **_TILES_32,
+            sizes={"n": 4096, "d": 256}, machine="T4", mended_access="q[row * d + k0 + tx]", found=32),
     planted("repeated-loads", "particles", "nearest centre", texts.NEAREST, source=texts.NAIVE_NEAREST, **_LINE,
             sizes={"n": 2**24}, machine="H100-PCIe", access="c[4 * k]", mended_access="s[t] = c[t]",
             over={"k": tuple(range(64))}, found=256, mended=1),
+    planted("repeated-loads", "pointwise", "power series", texts.SERIES, source=texts.NAIVE_SERIES, **_LINE,
+            sizes={"n": 2**24}, machine="L40S", access="c[k]", mended_access="s[t] = c[t]",
+            over={"k": tuple(range(256))}, found=256, mended=1),
 ]  # fmt: skip
 
 _NOTHING = {"mended": None, "mended_source": None, "found": 1}
@@ -150,7 +151,7 @@ OCCUPANCY = [
     planted("occupancy", "rows", "registers", texts.PREFIX, groups=("n/128",), local=(128,), sizes=_LONG,
             machine="H100-PCIe", registers=200, mended_registers=168, found=2, mended=3),
     planted("occupancy", "rows", "48 KiB of 100", _WINDOW, ("[8192]", "[12288]"), **_LINE, sizes=_LONG,
-            machine="L40S", access="s[12288]", mended_access="s[8192]", found=2, mended=3),
+            machine="RTX-4090", access="s[12288]", mended_access="s[8192]", found=2, mended=3),
     planted("occupancy", "rows", "48 KiB of 64", _WINDOW, ("[8192]", "[12288]"), **_LINE, sizes=_LONG,
             machine="T4", access="s[12288]", mended_access="s[8192]", found=1, mended=2),
 ]  # fmt: skip
@@ -160,21 +161,22 @@ PLANTED = [
     *LAUNCH_BOUND, *OCCUPANCY,
 ]  # fmt: skip
 
+_1024 = {"groups": ("n/1024",)}
 _2048 = {"groups": ("n/2048",)}
 _512 = {"groups": ("n/512",)}
 CLEAN = [
     Clean(name=name, kind=kind, source=source, machine=machine, sizes=sizes, **launch)
     for name, kind, source, machine, sizes, launch in [
-        ("negative", "image", texts.NEGATIVE, "RTX-4090", {"n": 2**28}, _LINE),
+        ("negative", "image", texts.NEGATIVE, "RTX-4090", {"n": 2**27}, _LINE),
         ("grey", "image", texts.GREY, "T4", {"n": 2**26}, _LINE),
         ("grey in OpenCL C", "image", texts.GREY_CL, "W7800", {"n": 2**27}, _LINE),
         ("gain", "image", texts.GAIN, "H100-PCIe", {"n": 2**25}, _LINE),
         ("blur", "image", texts.BLUR, "A100-80GB", {"n": 8192}, _ROWS),
+        ("tones", "image", texts.TONES, "L40S", {"n": 2**27}, _LINE),
         ("upsampling", "image", texts.UPSAMPLE_CL, "L40S", {"n": 16384}, _ROWS),
         ("quarter turn", "image", texts.ROTATE, "A100-80GB", {"n": 16384}, _TILES),
         ("quarter turn in OpenCL C", "image", opencl(texts.ROTATE), "T4", {"n": 8192}, _TILES),
         ("push", "particles", texts.PARTICLES, "V100", {"n": 2**26}, _LINE),
-        ("charged", "particles", texts.CHARGED, "L40S", {"n": 2**26}, _LINE),
         ("norms", "rows", texts.ROW_NORMS, "H100-PCIe", {"n": 1024, "m": 2**18}, _SUB_GROUPS),
         ("softmax", "rows", texts.SOFTMAX, "A100-80GB", {"n": 512, "m": 2**18}, _SUB_GROUPS),
         ("normalised", "rows", texts.RMS_NORM, "RTX-4090", {"n": 768, "m": 2**17}, _SUB_GROUPS),
@@ -190,13 +192,13 @@ CLEAN = [
         ("D2Q9", "lattice", texts.LATTICE, "L40S", {"n": 8192}, _ROWS),
         ("wave", "lattice", texts.WAVE, "H100-PCIe", {"n": 8192}, _ROWS),
         ("magnetic field", "lattice", texts.MAGNETIC, "RTX-4090", {"n": 8192}, _ROWS),
-        ("option prices", "pointwise", texts.OPTIONS, "T4", {"n": 2**26}, _LINE),
+        ("option prices", "pointwise", texts.OPTIONS, "T4", {"n": 2**22, "m": 64}, _LINE),
         ("Mandelbrot set", "pointwise", texts.MANDELBROT, "A100-80GB", {"n": 2**24, "m": 256}, _LINE),
         ("Mandelbrot set in OpenCL C", "pointwise", opencl(texts.MANDELBROT), "W7800", {"n": 2**24, "m": 256}, _LINE),
         ("Chebyshev polynomials", "pointwise", texts.CHEBYSHEV, "RTX-4090", {"n": 2**24, "m": 512}, _LINE),
         ("complex product", "transform", texts.COMPLEX_PRODUCT, "V100", {"n": 2**25}, _LINE),
         ("butterfly", "transform", texts.BUTTERFLY, "H100-PCIe", {"n": 2**27}, _512),
         ("bitonic step", "transform", texts.BITONIC, "A100-80GB", {"n": 2**28}, _512),
-        ("exchange", "transform", texts.EXCHANGE, "RTX-4090", {"n": 2**28}, _2048),
+        ("exchange", "transform", texts.EXCHANGE, "RTX-4090", {"n": 2**28, "m": 2}, _1024),
     ]
 ]  # fmt: skip

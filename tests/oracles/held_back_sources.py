@@ -1,10 +1,10 @@
 """Kernels without flaws as engineers write them, into which `held_back_kernels` plants one flaw each."""
 
-# Colours in planes, one byte for each.
+# Colours in planes.
 NEGATIVE = """
-__global__ void negative(unsigned char *y, const unsigned char *rgb) {
+__global__ void negative(float *y, const float *rgb) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
-  y[i] = 255 - rgb[i];
+  y[i] = 1.0f - rgb[i];
 }
 """
 GREY = """
@@ -26,6 +26,14 @@ UPSAMPLE_CL = """
 __kernel void upsample(__global float *y, __global const float *x, int n) {
   int j = get_global_id(0), i = get_global_id(1);
   y[i * n + j] = x[i / 2 * (n / 2) + j / 2];
+}
+"""
+# A filmic curve of tones.
+TONES = """
+__global__ void tones(float *y, const float *x) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  float u = x[i];
+  y[i] = (u * (2.51f * u + 0.03f)) / (u * (2.43f * u + 0.59f) + 0.14f);
 }
 """
 BLUR = """
@@ -52,29 +60,6 @@ __global__ void rotate(float *y, const float *x, int n) {
   for (int r = 0; r < 32; r += 8) y[(bx + ty + r) * n + n - 32 - by + tx] = tile[31 - tx][ty + r];
 }
 """
-# Sums of 9 x 9 pixels.
-NAIVE_BOX = """
-__global__ void box(float *y, const float *x, int n) {
-  int tx = threadIdx.x, ty = threadIdx.y, j = blockIdx.x * 32 + tx, i = blockIdx.y * 8 + ty;
-  float s = 0.0f;
-  for (int p = 0; p < 9; p++)
-    for (int q = 0; q < 9; q++) s += x[(i + p) * (n + 32) + j + q];
-  y[i * n + j] = s;
-}
-"""
-BOX = (
-    NAIVE_BOX.replace("{\n  int tx", "{\n  __shared__ float tile[16][40];\n  int tx")
-    .replace(
-        "  float s",
-        """  for (int r = 0; r < 16; r += 8) {
-    tile[ty + r][tx] = x[(i + r) * (n + 32) + j];
-    if (tx < 8) tile[ty + r][tx + 32] = x[(i + r) * (n + 32) + j + 32];
-  }
-  __syncthreads();
-  float s""",
-    )
-    .replace("x[(i + p) * (n + 32) + j + q]", "tile[ty + p][tx + q]")
-)
 
 PARTICLES = """
 __global__ void push(float *x, const float *vx, float dt) {
@@ -202,6 +187,15 @@ __global__ void batched(float *y, const float *a, const float *x, int n) {
   }
 }
 """
+# Traces of 4 x 4 matrices, a matrix for each work-item.
+TRACES = """
+__global__ void traces(float *y, const float *a, int n) {
+  int b = blockIdx.x * blockDim.x + threadIdx.x;
+  float s = 0.0f;
+  for (int k = 0; k < 4; k++) s += a[5 * k * n + b];
+  y[b] = s;
+}
+"""
 # Q K^T of each head.
 SCORES = """
 __global__ void scores(float *c, const float *q, const float *kk, float scale, int n, int d) {
@@ -231,29 +225,29 @@ __global__ void scores(float *c, const float *q, const float *kk, float scale, i
   c[(h + row + ty + 24) * n + col + tx] = scale * c3;
 }
 """
-# A^T A of m rows.
-SYRK = """
-__global__ void syrk(float *c, const float *a, int n, int m) {
-  __shared__ float sa[16][16];
-  __shared__ float sb[16][16];
-  int tx = threadIdx.x, ty = threadIdx.y, bx = blockIdx.x * 16, by = blockIdx.y * 16;
-  float acc = 0.0f;
-  for (int k0 = 0; k0 < m; k0 += 16) {
-    sa[ty][tx] = a[(k0 + ty) * n + by + tx];
-    sb[ty][tx] = a[(k0 + ty) * n + bx + tx];
+# Q K^T, where K is stored transposed.
+LOGITS = """
+__global__ void logits(float *c, const float *q, const float *kt, float scale, int n, int d) {
+  __shared__ float sq[16][16];
+  __shared__ float sk[16][16];
+  int tx = threadIdx.x, ty = threadIdx.y, col = blockIdx.x * 16 + tx, row = blockIdx.y * 16 + ty;
+  float s = 0.0f;
+  for (int k0 = 0; k0 < d; k0 += 16) {
+    sq[ty][tx] = q[row * d + k0 + tx];
+    sk[ty][tx] = kt[(k0 + ty) * n + col];
     __syncthreads();
-    for (int k = 0; k < 16; k++) acc += sa[k][ty] * sb[k][tx];
+    for (int k = 0; k < 16; k++) s += sq[ty][k] * sk[k][tx];
     __syncthreads();
   }
-  c[(by + ty) * n + bx + tx] = acc;
+  c[row * n + col] = scale * s;
 }
 """
-NAIVE_SYRK = """
-__global__ void syrk(float *c, const float *a, int n, int m) {
+NAIVE_LOGITS = """
+__global__ void logits(float *c, const float *q, const float *kt, float scale, int n, int d) {
   int col = blockIdx.x * 16 + threadIdx.x, row = blockIdx.y * 16 + threadIdx.y;
-  float acc = 0.0f;
-  for (int k = 0; k < m; k++) acc += a[k * n + row] * a[k * n + col];
-  c[row * n + col] = acc;
+  float s = 0.0f;
+  for (int k = 0; k < d; k++) s += q[row * d + k] * kt[k * n + col];
+  c[row * n + col] = scale * s;
 }
 """
 
@@ -297,16 +291,33 @@ __global__ void magnetic(float *hx, float *hy, const float *e, float a, int n) {
 }
 """
 
-# Prices of options that pay one unit.
+# Prices of m options on each share, which pay one unit.
 OPTIONS = """
-__global__ void options(float *y, const float *price, const float *strike, const float *years, float r, float v) {
+__global__ void options(float *y, const float *price, float least, float step, float r, float v, int m) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
-  float t = years[i], d = (logf(price[i] / strike[i]) + (r - 0.5f * v * v) * t) / (v * sqrtf(t));
-  float k = 1.0f / (1.0f + 0.2316419f * d);
-  float p = k * (0.3193815f + k * (-0.3565638f + k * (1.781478f + k * (-1.821256f + k * 1.330274f))));
-  y[i] = expf(-r * t) * (1.0f - 0.3989423f * expf(-0.5f * d * d) * p);
+  float u = price[i], strike = least, sum = 0.0f;
+  for (int j = 0; j < m; j++) {
+    float d = (logf(u / strike) + r - 0.5f * v * v) / v;
+    float k = 1.0f / (1.0f + 0.2316419f * d);
+    float p = k * (0.3193815f + k * (-0.3565638f + k * (1.781478f + k * (-1.821256f + k * 1.330274f))));
+    sum += expf(-r) * (1.0f - 0.3989423f * expf(-0.5f * d * d) * p);
+    strike += step;
+  }
+  y[i] = sum;
 }
 """
+# A power series of 256 terms.
+NAIVE_SERIES = """
+__global__ void series(float *y, const float *x, const float *c) {
+  int t = threadIdx.x, i = blockIdx.x * 256 + t;
+  float u = x[i], v = 0.0f;
+  for (int k = 0; k < 256; k++) v = v * u + c[k];
+  y[i] = v;
+}
+"""
+SERIES = NAIVE_SERIES.replace("c[k]", "s[k]").replace(
+    "  float u", "  __shared__ float s[256];\n  s[t] = c[t];\n  __syncthreads();\n  float u"
+)
 MANDELBROT = """
 __global__ void mandelbrot(float *y, float x0, float cy, float step, int m) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -392,18 +403,24 @@ __global__ void butterfly(float2 *x, float wr, float wi) {
   x[i + 4096] = make_float2(a.x - p, a.y - q);
 }
 """
-# Four butterflies for each work-item, whose results lie side by side.
+# Butterflies in m rounds; each lays results side by side, and then apart again.
 EXCHANGE = """
-__global__ void exchange(float *y, const float *x, float w) {
-  __shared__ float buf[64][33];
-  int t = threadIdx.x, g = blockIdx.x * 2048 + t;
-  for (int k = 0; k < 4; k++) {
-    float a = x[g + k * 256], b = x[g + (k + 4) * 256];
-    buf[t / 4][t % 4 * 8 + k] = a + b;
-    buf[t / 4][t % 4 * 8 + k + 4] = w * (a - b);
+__global__ void exchange(float *y, const float *x, float w, int m) {
+  __shared__ float buf[32][33];
+  __shared__ float row[1024];
+  int t = threadIdx.x, g = blockIdx.x * 1024 + t;
+  for (int k = 0; k < 4; k++) row[k * 256 + t] = x[g + k * 256];
+  for (int round = 0; round < m; round++) {
+    for (int k = 0; k < 2; k++) {
+      float a = row[k * 256 + t], b = row[k * 256 + t + 512];
+      buf[t / 8][t % 8 * 4 + k] = a + b;
+      buf[t / 8][t % 8 * 4 + k + 2] = w * (a - b);
+    }
+    __syncthreads();
+    for (int k = 0; k < 4; k++) row[k * 256 + t] = buf[8 * k + t / 32][t % 32];
+    __syncthreads();
   }
-  __syncthreads();
-  for (int k = 0; k < 8; k++) y[g + k * 256] = buf[8 * k + t / 32][t % 32];
+  for (int k = 0; k < 4; k++) y[g + k * 256] = row[k * 256 + t];
 }
 """
 # One step of a bitonic sort, of pairs at a distance of 4096.

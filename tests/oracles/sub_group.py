@@ -36,7 +36,8 @@ def _python(expression):
 def _arrays(text):
     """Return arrays by name, and the offset in bytes of each field of a struct."""
     found = {
-        name: _Array((4 if scalar == "float" else 1) * int(width or 1)) for scalar, width, name in _POINTER.findall(text)
+        name: _Array((4 if scalar == "float" else 1) * int(width or 1))
+        for scalar, width, name in _POINTER.findall(text)
     }
     offsets = {}
     for struct, fields in _STRUCT.findall(text):
