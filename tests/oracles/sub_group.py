@@ -12,7 +12,7 @@ import numpy as np
 SIZE = 32
 _INT = re.compile(r"\bint ([^;]*);")
 _ARRAY = re.compile(r"(?:__shared__|__local) float (\w+)((?:\[\d+\])+);")
-_POINTER = re.compile(r"\b(float|uchar|char)([24]?) \*(\w+)")
+_POINTER = re.compile(r"\b(float|uchar)([24]?) \*(\w+)")
 _STRUCT = re.compile(r"struct (\w+) { float ([^;]*); };")
 
 
@@ -117,7 +117,7 @@ def sectors(*where):
 
 def least_sectors(text, access, *where):
     """Return the sectors that a request's elements would fill side by side, on average."""
-    itemsize = 4 if "." in access else _arrays(text)[0][access.split("[")[0]].itemsize
+    itemsize = _arrays(text)[0][access.split("[")[0]].itemsize
     return np.mean([len(np.unique(addresses)) * itemsize / 32 for addresses in _requests(text, access, *where)])
 
 
