@@ -22,7 +22,10 @@ MEANINGS = {
     "launch-bound": "one launch; nothing mends it",
     "occupancy": "resident work-groups per compute unit; mended: one more",
 }
-COMPUTE_UNITS = {"A100-40GB": 108, "V100": 80, "RTX-3090": 82, "H100-SXM": 132, "RTX-2080-Ti": 68, "W7800": 70}
+COMPUTE_UNITS = {
+    "A100-40GB": 108, "V100": 80, "RTX-3090": 82, "H100-SXM": 132, "RTX-2080-Ti": 68, "W7800": 70,
+    "A100-80GB": 108, "RTX-4090": 128, "L40S": 142, "H100-PCIe": 114, "T4": 40,
+}  # fmt: skip
 # Resident work-items, registers in each of four parts, bytes of local memory and reserved ones, from the data sheets.
 UNIT = {
     "A100-40GB": (2048, 16384, 164 * 1024, 1024),
@@ -30,6 +33,10 @@ UNIT = {
     "RTX-3090": (1536, 16384, 100 * 1024, 1024),
     "H100-SXM": (2048, 16384, 228 * 1024, 1024),
     "RTX-2080-Ti": (1024, 16384, 64 * 1024, 0),
+    "A100-80GB": (2048, 16384, 164 * 1024, 1024),
+    "H100-PCIe": (2048, 16384, 228 * 1024, 1024),
+    "RTX-4090": (1536, 16384, 100 * 1024, 1024),
+    "T4": (1024, 16384, 64 * 1024, 0),
 }
 
 

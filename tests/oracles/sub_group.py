@@ -12,7 +12,8 @@ import numpy as np
 SIZE = 32
 _INT = re.compile(r"\bint ([^;]*);")
 _ARRAY = re.compile(r"(?:__shared__|__local) float (\w+)((?:\[\d+\])+);")
-_POINTER = re.compile(r"\bfloat(4?) \*(\w+)")
+_POINTER = re.compile(r"\b(float|uchar)([24]?) \*(\w+)")
+_STRUCT = re.compile(r"struct (\w+) { float ([^;]*); };")
 
 
 class _Array:
@@ -32,10 +33,26 @@ def _python(expression):
     return expression.replace("&&", "&").replace("/", "//")
 
 
+def _arrays(text):
+    """Return arrays by name, and the offset in bytes of each field of a struct."""
+    found = {
+        name: _Array((4 if scalar == "float" else 1) * int(width or 1))
+        for scalar, width, name in _POINTER.findall(text)
+    }
+    offsets = {}
+    for struct, fields in _STRUCT.findall(text):
+        names = fields.split(", ")
+        offsets |= {name: 4 * place for place, name in enumerate(names)}
+        found |= {name: _Array(4 * len(names)) for name in re.findall(rf"\b{struct} \*(\w+)", text)}
+    for name, extents in _ARRAY.findall(text):
+        found[name] = _Array(4, [int(each) for each in re.findall(r"\d+", extents)])
+    return found, offsets
+
+
 def _declared(text):
     """Return expressions of the text's integers by name, in their order."""
     found = {}
-    for declaration in _INT.findall(text[text.index("{") :]):
+    for declaration in _INT.findall(text[text.index("{", text.index("void ")) :]):
         for part in declaration.split(", "):
             if "=" in part:
                 name, value = part.split("=", 1)
@@ -64,22 +81,20 @@ def evaluated(text, expressions, local, sizes, over):
     Values of ``a[i]`` are addresses in bytes, arrays begin at a multiple of 32 bytes (at zero).
     """
     declared = _declared(text)
-    expressions = [_python(each) for each in expressions]
+    arrays, offsets = _arrays(text)
+    expressions = [re.sub(r"\]\.(\w+)", lambda it: f"] + {offsets[it[1]]}", _python(each)) for each in expressions]
     needed = _needed(expressions, declared)
     lx, ly = (*local, 1)[:2]
     items = np.arange(lx * ly)
     ids = items % lx, items // lx
     axes = {
         "threadIdx": SimpleNamespace(x=ids[0], y=ids[1]),
-        "blockIdx": SimpleNamespace(x=1, y=1),
+        "blockIdx": SimpleNamespace(x=1, y=1, z=1),
         "blockDim": SimpleNamespace(x=lx, y=ly),
         "get_local_id": ids.__getitem__,
         "get_group_id": (1, 1).__getitem__,
         "get_global_id": lambda axis: (lx, ly)[axis] + ids[axis],
     }
-    arrays = {name: _Array(16 if four else 4) for four, name in _POINTER.findall(text)}
-    for name, extents in _ARRAY.findall(text):
-        arrays[name] = _Array(4, [int(each) for each in re.findall(r"\d+", extents)])
     loops = {name: values for name, values in over.items() if name in needed}
     for values in product(*loops.values()):
         names = {**axes, **arrays, **sizes, **dict(zip(loops, values, strict=True))}
@@ -100,10 +115,10 @@ def sectors(*where):
     return np.mean([len(np.unique(addresses // 32)) for addresses in _requests(*where)])
 
 
-def least_sectors(text, *where):
+def least_sectors(text, access, *where):
     """Return the sectors that a request's elements would fill side by side, on average."""
-    itemsize = 16 if "float4 *" in text else 4
-    return np.mean([len(np.unique(addresses)) * itemsize / 32 for addresses in _requests(text, *where)])
+    itemsize = _arrays(text)[0][access.split("[")[0]].itemsize
+    return np.mean([len(np.unique(addresses)) * itemsize / 32 for addresses in _requests(text, access, *where)])
 
 
 def wavefronts(*where):

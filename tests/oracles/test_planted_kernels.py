@@ -7,8 +7,12 @@ import pytest
 
 from perflex import source_kernel
 
-from . import sub_group
-from .planted_kernels import CLEAN, COMPUTE_UNITS, MEANINGS, PLANTED, UNIT, function_of, line_of
+from . import held_back_kernels, planted_kernels, sub_group
+from .planted_kernels import COMPUTE_UNITS, MEANINGS, UNIT, function_of, line_of
+
+SETS = planted_kernels, held_back_kernels
+PLANTED = [each for one in SETS for each in one.PLANTED]
+CLEAN = [each for one in SETS for each in one.CLEAN]
 
 ENUMERATED = {
     "coalescing": sub_group.sectors,
@@ -34,12 +38,17 @@ def halved_until(groups, items, enough):
     return groups, items
 
 
-def test_there_are_many_and_their_names_differ():
-    assert len(PLANTED) >= 40
-    assert len(CLEAN) >= 25
-    assert {each.flaw for each in PLANTED} == set(MEANINGS)
-    assert len({each.kind for each in PLANTED}) >= 5
-    assert len({each.name for each in PLANTED}) == len(PLANTED)
+@pytest.mark.parametrize("one", SETS)
+def test_there_are_many_and_their_names_differ(one):
+    assert len(one.PLANTED) >= 40
+    assert len(one.CLEAN) >= 25
+    assert {each.flaw for each in one.PLANTED} == set(MEANINGS)
+    assert len({each.kind for each in one.PLANTED}) >= 5
+    assert len({each.name for each in one.PLANTED}) == len(one.PLANTED)
+
+
+def test_the_sets_have_no_text_in_common():
+    assert not {each.source for each in planted_kernels.PLANTED} & {each.source for each in held_back_kernels.PLANTED}
 
 
 def described():
