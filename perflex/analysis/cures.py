@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -96,13 +97,18 @@ def _axis_of_items(scop: Scop, place: Place, sizes: Mapping[str, int]) -> int | 
     return moving[0] if len(moving) == 1 and steps[moving[0]] == {1} and abs(strides[moving[0]]) > 1 else None
 
 
+def fixed(of: Any, sizes: Mapping[str, int]) -> Any:
+    """Return a set or map at given sizes, with its parameters."""
+    for name, value in sizes.items():
+        at = of.find_dim_by_name(isl.dim_type.param, name)
+        of = of if at < 0 else of.fix_val(isl.dim_type.param, at, isl.Val(value))
+    return of
+
+
 def _extents(relation: Any, sizes: Mapping[str, int]) -> list[int]:
     """Return one more than the largest index along each axis of what a relation reaches at sizes."""
     with ISL_LOCK:
-        for name, value in sizes.items():
-            at = relation.find_dim_by_name(isl.dim_type.param, name)
-            relation = relation if at < 0 else relation.fix_val(isl.dim_type.param, at, isl.Val(value))
-        reached = relation.range()
+        reached = fixed(relation, sizes).range()
         return [int(reached.dim_max_val(axis).to_python()) + 1 for axis in range(reached.dim(_SET))]
 
 
@@ -196,61 +202,74 @@ def packed(scop: Scop, numbers: Collection[int], sizes: Mapping[str, int], lanes
         one = statements[number]
         launch = scop.launches[one.launch]
         apart = not works_together(scop, one.launch)
-        moves = _packing(_executing(one, len(launch.groups), sizes), launch, lanes, apart=apart)
-        if moves is not None:
+        moves = _packing(_executing(one, launch, sizes), launch, apart=apart)
+        if moves is None:
+            continue
+        with ISL_LOCK:
+            new = moved(one, _moves(one, moves))
+        items, groups = (
+            [counts_of(scop).executions(x.domain, one.launch, size).evaluate(sizes) for x in (one, new)]
+            for size in (None, lanes)
+        )
+        # Elsewhere the pattern may be another one, of which some would fall together.
+        if items[0] == items[1] and groups[1] < groups[0]:
             changed.add(number)
-            with ISL_LOCK:
-                statements[number] = moved(one, _moves(one, moves))
+            statements[number] = new
     return replace(scop, statements=tuple(statements)), changed
 
 
-def _executing(statement: Statement, dim: int, sizes: Mapping[str, int]) -> list[int]:
-    """Return the work-items along axis 0, whose dimension it is, that execute a statement anywhere."""
+def _executing(statement: Statement, launch: Launch, sizes: Mapping[str, int]) -> list[list[int]]:
+    """Return which work-items along axis 0 execute a statement, in each row of a work-group that has some."""
+    groups, items = len(launch.groups), len(launch.items)
     with ISL_LOCK:
-        domain = statement.domain
-        for name, value in sizes.items():
-            at = domain.find_dim_by_name(isl.dim_type.param, name)
-            domain = domain if at < 0 else domain.fix_val(isl.dim_type.param, at, isl.Val(value))
-        domain = domain.project_out(_SET, dim + 1, domain.dim(_SET) - dim - 1).project_out(_SET, 0, dim)
-        found: list[int] = []
-        domain.foreach_point(lambda point: found.append(int(point.get_coordinate_val(_SET, 0).to_python())))
-    return sorted(found)
+        domain = fixed(statement.domain, sizes)
+        domain = domain.project_out(_SET, groups + items, domain.dim(_SET) - groups - items)
+        sample = domain.sample_point()
+        if sample.is_void():
+            return []
+        for axis in range(groups):
+            domain = domain.fix_val(_SET, axis, sample.get_coordinate_val(_SET, axis))
+        rows: dict[tuple[int, ...], list[int]] = defaultdict(list)
+
+        def take(point: Any) -> None:
+            first, *others = (int(point.get_coordinate_val(_SET, axis).to_python()) for axis in range(items))
+            rows[tuple(others)].append(first)
+
+        domain.project_out(_SET, 0, groups).foreach_point(take)
+    return [sorted(row) for row in rows.values()]
 
 
-def _packing(executing: Sequence[int], launch: Launch, lanes: int, *, apart: bool) -> dict[str, str] | None:
-    """Return the new work-items of a statement that some execute along axis 0, in a pattern that comes again.
+def _packing(rows: Sequence[Sequence[int]], launch: Launch, *, apart: bool) -> dict[str, str] | None:
+    """Return the new work-items of a statement that some of each row execute, in a pattern that comes again.
 
     Where work-groups are `apart`, those of one may be work-items of another.
     """
-    width, there = launch.items[0], set(executing)
-    period = next(
-        (
-            each
-            for each in range(1, width + 1)
-            if width % each == 0 and all((item + each in there) == (item in there) for item in range(width - each))
-        ),
-        width,
-    )
-    residues = [item for item in executing if item < period]
-    steps = {after - before for before, after in pairwise(residues)} or {1}
-    if len(residues) == period or len(steps) > 1 or not residues:
+    width = launch.items[0]
+    period = next((each for each in range(1, width) if width % each == 0 and _repeats(rows, each, width)), width)
+    parts = [[item for item in row if item < period] for row in rows]
+    steps = {after - before for part in parts for before, after in pairwise(part)} or {period}
+    offset, step = min((part[0] for part in parts), default=0), max(steps)
+    length = len(parts[0]) if parts else period
+    regular = len(steps) == 1 and {len(part) for part in parts} == {length}
+    if length == period or not regular or max(part[0] for part in parts) - offset >= step:
         return None
     first, item = len(launch.groups), f"d{len(launch.groups)}"
-    rank = f"{len(residues)}*floor({item}/{period}) + floor(({item} mod {period} - {residues[0]})/{steps.pop()})"
+    rank = f"{length}*floor({item}/{period}) + floor(({item} mod {period} - {offset})/{step})"
     others = [(f"d{first + axis}", extent) for axis, extent in enumerate(launch.items) if axis]
     # Rows of the work-group follow one another, and work-groups along axis 0.
-    row = len(executing)
+    row = length * width // period
     for name, extent in others:
         rank, row = f"{rank} + {row}*{name}", row * extent
-    if -(-row // lanes) >= len(
-        {(item + width * line) // lanes for item in there for line in range(prod(launch.items[1:]))}
-    ):
-        return None
     rank = f"{rank} + {row}*d0" if apart else rank
     moves, size = {item: f"({rank}) mod {width}"}, width
     for name, extent in others:
         moves[name], size = f"floor(({rank})/{size}) mod {extent}", size * extent
     return moves | ({"d0": f"floor(({rank})/{size})"} if apart else {})
+
+
+def _repeats(rows: Sequence[Sequence[int]], period: int, width: int) -> bool:
+    sets = map(set, rows)
+    return all((item + period in one) == (item in one) for one in sets for item in range(width - period))
 
 
 def in_float32(scop: Scop, lines: Collection[str]) -> Scop:

@@ -129,6 +129,12 @@ class Case:
         found = re.search(pattern, text) or re.search(r"\S", text)
         return 1 if found is None else found.start() + 1
 
+    def condition_line(self, line: str) -> str:
+        """Return the line of the condition that a statement stands under, if one is in sight; else its own."""
+        lines = self.source.splitlines()
+        above = range(min(int(line), len(lines)), 0, -1) if line.isdigit() else ()
+        return next((str(number) for number in above if re.search(r"\bif\b|\?", lines[number - 1])), line)
+
     def column_of(self, line: str, array: str) -> int:
         """Return the column of an access of an array in a line."""
         return self.column(line, rf"\b{re.escape(array)}\s*\[")

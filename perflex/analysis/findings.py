@@ -164,40 +164,48 @@ def _padding(case: Case, array: Array, places: Sequence[Place]) -> _Padding:
             break
     _, pad, row, scop, best = min(found, key=lambda one: one[:3])
     longer = f"{name}{''.join(f'[{extent}]' for extent in [*shape[:-1], shape[-1] + pad])}"
-    cure = f"index e + {pad}*(e/{row}) in place of e" if row else f"make its rows {pad} longer: {longer}"
+    cure = f"make its rows {pad} longer: {longer}"
+    if row:
+        # Rows of an array that is declared with several axes are those of its last one.
+        declared = re.search(rf"\b{name}\s*\[[^\]]*\]\s*\[", case.source)
+        cure = f"make its rows {pad} longer" if declared else f"index e + {pad}*(e/{row}) in place of e"
     return _Padding(cure, scop, best)
 
 
 def _divergence(case: Case) -> Iterator[Finding]:
     lanes, counts = case.target.sub_group_size, counts_of(case.scop)
-    by_line: dict[str, dict[int, tuple[float, float]]] = defaultdict(dict)
+    parts: dict[int, tuple[float, float]] = {}
     whole = 0.0
     for number, one in enumerate(case.scop.statements):
         weight = sum(operation.count for operation in one.operations) + len(one.accesses)
         slots = case.at(counts.instances(one, lanes)) * min(case.scop.launches[one.launch].group_size, lanes) * weight
         whole += slots
-        if not one.guarded and slots:
-            by_line[one.line][number] = case.at(counts.instances(one)) * weight, slots
-    for line, parts in by_line.items():
-        apart = {number: part for number, part in parts.items() if part[0] <= _ACTIVE * part[1]}
-        idle = sum(slots - run for run, slots in apart.values())
-        if idle < _PART * whole:
-            continue
-        scop, changed = packed(case.scop, apart, case.sizes, lanes)
-        if not changed:
-            continue
-        share = sum(run for run, _ in apart.values()) / sum(slots for _, slots in apart.values())
-        after = [(number, counts_of(scop).instances(scop.statements[number], lanes)) for number in apart]
-        left = sum(apart[number][1] * case.at(new) / case.at(counts.instances(case.scop.statements[number], lanes))
-                   for number, new in after)  # fmt: skip
-        mended = sum(run for run, _ in apart.values()) / left
-        what = f"{100 * share:.0f} % of the work-items of a sub-group are active where {100 * mended:.0f} % could be"
+        if slots and not one.guarded and (run := case.at(counts.instances(one)) * weight) <= _ACTIVE * slots:
+            parts[number] = run, slots
+    scop, changed = packed(case.scop, parts, case.sizes, lanes)
+    lines: dict[str, list[int]] = defaultdict(list)
+    for number in parts:
+        lines[case.condition_line(case.scop.statements[number].line)].append(number)
+    idle = {line: sum(parts[number][1] - parts[number][0] for number in mine) for line, mine in lines.items()}
+    flawed = [line for line, mine in lines.items() if idle[line] >= _PART * whole and changed & set(mine)]
+    saving = case.saved(scop) if flawed else (None, "")
+    for line in flawed:
+        run, slots = map(sum, zip(*(parts[number] for number in lines[line]), strict=True))
+        left = sum(
+            parts[number][1]
+            * case.at(counts_of(scop).instances(scop.statements[number], lanes))
+            / case.at(counts.instances(case.scop.statements[number], lanes))
+            for number in lines[line]
+        )
+        what = (
+            f"{100 * run / slots:.0f} % of the work-items of a sub-group are active where {100 * run / left:.0f} % "
+            "could be"
+        )
         cure = (
             "work-items of a sub-group go different ways; let those next to each other go the same way, such as the "
-            "first half of all"
+            f"first half of all{_together(flawed)}"
         )
-        saving = case.saved(scop)
-        yield Finding("divergence", line, case.column(line, r"\S"), what, cure, share, mended, *saving)
+        yield Finding("divergence", line, case.column(line, r"\bif\b"), what, cure, run / slots, run / left, *saving)
 
 
 def _float64(case: Case) -> Iterator[Finding]:
@@ -227,6 +235,8 @@ def _repeated_loads(case: Case) -> Iterator[Finding]:
     change, reason = case.saved(tiled(case.scop, found, case.sizes))
     if change is None or change.ratio > 1 - WORTH:
         return
+    if len({case.access_at(one.place)[2] for one in found}) < len(found):
+        change, reason = None, "loads of an array at several places may share a tile"
     lines: dict[str, list[Tile]] = defaultdict(list)
     for one in found:
         lines[case.line_of(one.place)].append(one)

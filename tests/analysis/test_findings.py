@@ -3,10 +3,15 @@
 import pytest
 
 import perflex
-from oracles.planted_kernels import CLEAN, PLANTED, function_of
+from oracles import held_back_kernels, planted_kernels
+from oracles.planted_kernels import function_of
 
 # Tiles hold what slides along with work-items less simply than whole rows and columns.
 NOT_FOUND = {"repeated-loads, stencil: moving sum"}
+# Several loads of one array would share a tile.
+NOT_TOLD = {"repeated-loads, particles: nearest centre"}
+PLANTED = [one for one in (*planted_kernels.PLANTED, *held_back_kernels.PLANTED) if one.name not in NOT_FOUND]
+CLEAN = [*planted_kernels.CLEAN, *held_back_kernels.CLEAN]
 # Work-items of a launch, as one finds them; the flaw is no part of a line.
 OF_LAUNCHES = {"few-groups", "last-wave", "group-starts", "launch-bound", "occupancy"}
 
@@ -29,7 +34,7 @@ def explained(calibration, one, source, groups, local, registers):
     return perflex.explain(kernel, one.sizes, calibration, machine=one.machine, registers=registers)
 
 
-@pytest.mark.parametrize("planted", some([one for one in PLANTED if one.name not in NOT_FOUND], 4))
+@pytest.mark.parametrize("planted", some(PLANTED, 8))
 def test_planted_flaws_are_found(planted, general):
     found = explained(general, planted, planted.source, planted.groups, planted.local, planted.registers)
     (finding, *others) = [
@@ -43,17 +48,25 @@ def test_planted_flaws_are_found(planted, general):
         assert finding.found > 0.5
         assert finding.change.ratio == pytest.approx(1 - finding.found)
         return
-    assert finding.found == pytest.approx(planted.found, rel=1e-3)
+    # As for perflex, for compilers a multiplication with an addition is one operation.
+    least = planted.found / (2 if planted.flaw == "float64" else 1)
+    assert 0.999 * least <= finding.found <= 1.001 * planted.found
     # A finding is of all accesses of a line, of which some may begin in the middle of a sector.
     assert finding.mended == pytest.approx(planted.mended, rel=0.15 if planted.flaw == "coalescing" else 1e-3)
     mended = explained(
         general, planted, planted.mended_source, planted.mended_groups, planted.mended_local, planted.mended_registers
     )
-    assert finding.change.ratio == pytest.approx(mended.prediction.seconds / found.prediction.seconds, rel=0.1)
+    if planted.name in NOT_TOLD:
+        assert (finding.change, bool(finding.reason)) == (None, True)
+        return
+    # Of who diverges, work-items of one work-group or of all may be put together.
+    tolerance = 0.15 if planted.flaw == "divergence" else 0.01
+    ratio = mended.prediction.seconds / found.prediction.seconds
+    assert finding.change.ratio == pytest.approx(ratio, rel=tolerance)
     assert finding.change.low <= finding.change.ratio <= finding.change.high
 
 
-@pytest.mark.parametrize("clean", some(CLEAN, 5))
+@pytest.mark.parametrize("clean", some(CLEAN, 10))
 def test_clean_kernels_have_none(clean, general):
     found = explained(general, clean, clean.source, clean.groups, clean.local, clean.registers)
     assert (found.findings, found.unknown) == ((), "")

@@ -199,7 +199,7 @@ __global__ void traces(float *y, const float *a, int n) {
 # Q K^T of each head.
 SCORES = """
 __global__ void scores(float *c, const float *q, const float *kk, float scale, int n, int d) {
-  __shared__ float sq[32][33];
+  __shared__ float sq[32][32];
   __shared__ float sk[32][33];
   int tx = threadIdx.x, ty = threadIdx.y, h = blockIdx.z * n;
   int col = blockIdx.x * 32, row = blockIdx.y * 32;
