@@ -75,37 +75,28 @@ def _text(of: Explanation, one: Finding) -> str:
 def sarif(found: Iterable[Message]) -> dict[str, Any]:
     """Return messages as a SARIF 2.1.0 log with one run."""
     found = list(found)
-    rules = [
-        {"id": kind, "shortDescription": {"text": meaning}}
-        for kind, meaning in MEANINGS.items()
-        if any(one.finding.kind == kind for one in found)
-    ]
+    kinds = [kind for kind in MEANINGS if any(one.finding.kind == kind for one in found)]
+    rules = [{"id": kind, "shortDescription": {"text": MEANINGS[kind]}} for kind in kinds]
     driver = {"name": "perflex", "version": __version__, "rules": rules}
-    return {
-        "$schema": _SCHEMA,
-        "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": [*map(_result, found)]}],
-    }
+    run = {"tool": {"driver": driver}, "results": list(map(_result, found))}
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
 def _uri(file: str) -> str:
     """Return a file as SARIF names it: relative to the folder of work, if it is below it."""
     path = Path(file)
-    if not path.is_absolute():
-        return quote(path.as_posix())
-    return quote(path.relative_to(Path.cwd()).as_posix()) if path.is_relative_to(Path.cwd()) else path.as_uri()
+    if path.is_absolute() and not path.is_relative_to(Path.cwd()):
+        return path.as_uri()
+    return quote((path.relative_to(Path.cwd()) if path.is_absolute() else path).as_posix())
 
 
 def _result(one: Message) -> dict[str, Any]:
-    region = {"startLine": one.line, "startColumn": one.column}
-    change = one.finding.change
+    change, region = one.finding.change, {"startLine": one.line, "startColumn": one.column}
     return {
         "ruleId": one.finding.kind,
         "level": "warning",
         "message": {"text": f"{one.text}. Cure: {one.finding.cure}."},
-        "locations": [
-            {"physicalLocation": {"artifactLocation": {"uri": one.file.replace("\\", "/")}, "region": region}}
-        ],
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(one.file)}, "region": region}}],
         "properties": {
             "found": one.finding.found,
             "mended": one.finding.mended,

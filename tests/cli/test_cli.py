@@ -48,6 +48,7 @@ UNUSED = {
         # What takes a kernel loads what reads and counts it, and no more.
         (RUNS.format(["features", *COUNTED]), {*UNUSED, "perflex.calibration.calibration"}),
         (RUNS.format(["predict", *COUNTED, "--confidence", "0.9"]), UNUSED),
+        (RUNS.format(["explain", *COUNTED]), UNUSED),
         (LOOKS_UP, HEAVY),
     ],
 )

@@ -1,0 +1,139 @@
+"""``perflex explain``: what it prints, warnings as compilers write them, SARIF, the page, and bad input."""
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import perflex
+from perflex.cli.notebook import explain_cell, load_ipython_extension
+from perflex.errors import PerflexError
+
+SCHEMA = json.loads((Path(__file__).parents[1] / "data" / "sarif-2.1.0.json").read_text(encoding="utf-8"))
+# As the problem matcher of Visual Studio Code for GCC reads a line: file, line, column, severity, text.
+MATCHER = re.compile(r"^(.*?):(\d+):(\d*):?\s+(?:fatal\s+)?(warning|error):\s+(.*)$")
+SOURCE = """// Scale a matrix.
+__global__ void scale(float *y, const float *x, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  int j = blockIdx.y;
+  y[i * n + j] = 2.0 * x[i * n + j];
+}
+"""
+LAUNCH = "scale<<<(n/256, n), 256>>>"
+
+
+@pytest.fixture
+def words(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("scale.cu").write_text(SOURCE, encoding="utf-8")
+    return ["explain", "--machine", "V100", f"scale.cu:{LAUNCH}", "n=4096"]
+
+
+def test_limits_and_findings_are_printed(run, words):
+    code, out, _ = run(*words)
+    assert code == 0
+    for text in ("L2 bandwidth", "line 5: 32 sectors per request where 4 would do (x, y) [coalescing]", "[float64]"):
+        assert text in out
+    assert "no flaws found" not in out
+
+
+def test_warnings_are_those_of_compilers(run, words):
+    code, out, _ = run(*words, "--warnings")
+    assert code == 0
+    found = [MATCHER.fullmatch(line).groups() for line in out.splitlines()]
+    assert [(file, line, column, severity) for file, line, column, severity, _ in found] == [
+        ("scale.cu", "5", str(SOURCE.splitlines()[4].index(what) + 1), "warning") for what in ("x[", "2.0")
+    ]
+    assert all(re.search(r" \[(coalescing|float64)\]$", text) for *_, text in found)
+
+
+def test_sarif_is_valid(run, words):
+    code, out, _ = run(*words, "--sarif", "found.sarif")
+    assert (code, out.splitlines()[-1]) == (0, "found.sarif")
+    log = json.loads(Path("found.sarif").read_text(encoding="utf-8"))
+    jsonschema.validate(log, SCHEMA)
+    (one,) = log["runs"]
+    assert [rule["id"] for rule in one["tool"]["driver"]["rules"]] == ["coalescing", "float64"]
+    place = one["results"][0]["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("scale.cu", 5)
+
+
+@pytest.mark.parametrize("path", ["with blank/ä.cu", "/elsewhere/a.cu"])
+def test_places_in_sarif_are_references(path, words, run):
+    file = Path(path.lstrip("/")).resolve()
+    file.parent.mkdir()
+    file.write_text(SOURCE, encoding="utf-8")
+    given = str(file) if path.startswith("/") else path
+    run(*words[:3], f"{given}:{LAUNCH}", "n=4096", "--sarif", "found.sarif")
+    log = json.loads(Path("found.sarif").read_text(encoding="utf-8"))
+    uri = log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri == {"with blank/ä.cu": "with%20blank/%C3%A4.cu", "/elsewhere/a.cu": "elsewhere/a.cu"}[path]
+
+
+def test_a_page_shows_lines_with_bars(run, words):
+    code, out, _ = run(*words, "--out", "page")
+    assert (code, out.splitlines()[-1]) == (0, "page/report.html")
+    page = Path("page/report.html").read_text(encoding="utf-8")
+    assert re.search(
+        r'<i class="first" style="width: \d+\.\d%"></i>.*?<span class="code-mf">2.0</span>', page, re.DOTALL
+    )
+    assert "store y" in page
+    assert "Scale a matrix" not in page
+
+
+def test_two_sizes_are_two_results(run, words):
+    code, out, _ = run(*words[:-1], "n=4096,8192", "--json")
+    assert code == 0
+    assert [one["sizes"] for one in json.loads(out)] == [{"n": 4096}, {"n": 8192}]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["scale.cu:none<<<n, 256>>>", "n=4096"], "has no kernel"),
+        (["gone.cu:scale<<<n, 256>>>", "n=4096"], "gone.cu"),
+        ([f"scale.cu:{LAUNCH}", "m=4096"], "no size m"),
+        ([f"scale.cu:{LAUNCH}"], "n"),
+        ([f"scale.cu:{LAUNCH}", "n=4096", "--sarif", "no/folder.sarif"], "no/folder.sarif"),
+    ],
+)
+def test_bad_input(run, words, wrong, message):
+    code, out, err = run(*words[:3], *wrong)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_flaws_on_cpus_are_not_looked_for(run, words):
+    calibration = "matmul_sq_amd_epyc_4cores_pocl"
+    kernel = str(Path(__file__).parents[2] / "examples" / "matmul.py") + ":prefetching"
+    code, out, _ = run("explain", calibration, kernel, "n=512")
+    assert code == 0
+    assert "flaws are looked for on GPUs" in out
+
+
+def test_a_cell_is_explained():
+    found = explain_cell(f"-m V100 '{LAUNCH}' n=4096", SOURCE)
+    assert {one.kind for one in found.findings} == {"coalescing", "float64"}
+    assert "code-mf" in found._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "line", ["", "-m", "-m V100 scale n=4096", f"-m V100 '{LAUNCH}' n=x", "-m V100 'scale<<<n' n=1"]
+)
+def test_cells_that_cannot_be_read(line):
+    with pytest.raises(PerflexError):
+        explain_cell(line, SOURCE)
+
+
+def test_the_magic_is_registered():
+    class Shell:
+        def register_magic_function(self, function, kind, name):
+            self.found = function, kind, name
+
+    shell = Shell()
+    perflex.load_ipython_extension(shell)
+    assert shell.found == (explain_cell, "cell", "perflex")
+    load_ipython_extension(shell)
