@@ -121,12 +121,14 @@ def significant(value: float, digits: int = 4) -> str:
     return f"{value:.{max(digits - 1 - exponent, 0)}f}" if -4 <= exponent < 7 else f"{value:.{digits - 1}e}"
 
 
-def time_text(seconds: float) -> str:
-    """Return a time in the unit that suits it."""
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if abs(seconds) * factor >= 1:
-            return f"{seconds * factor:.4g} {unit}"
-    return f"{seconds * 1e9:.4g} ns"
+def time_text(seconds: float, digits: int = 4) -> str:
+    """Return a time in the unit that suits it, with so many significant digits."""
+    unit, factor = next(((unit, factor) for unit, factor in _TIME_TEXTS if abs(seconds) * factor >= 1), _TIME_TEXTS[-1])
+    return f"{seconds * factor:.{digits}g} {unit}"
+
+
+# As commands write them in texts, whatever the terminal's letters.
+_TIME_TEXTS = (("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9))
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
+# Times that differ by less are the same.
+_NOTHING = 0.995
+
+
 @dataclass(frozen=True)
 class Message:
     """A finding with its place.
@@ -53,7 +57,7 @@ def messages(of: Explanation, file: str, name: str) -> list[Message]:
     for one in of.findings:
         where, _, line = one.line.rpartition(":")
         place = (int(line), one.column) if line else function_place("" if of.kernel is None else of.kernel.source, name)
-        made.append(Message(where or file, *place, _text(of, one), one, of))
+        made.append(Message(where or file, *place, f"{one.what}; {saving_text(of, one)}", one, of))
     return made
 
 
@@ -64,12 +68,15 @@ def function_place(source: str, name: str) -> tuple[int, int]:
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
-def _text(of: Explanation, one: Finding) -> str:
-    whole = float(of.prediction.seconds)
+def saving_text(of: Explanation, one: Finding) -> str:
+    """Return what the cure of a finding saves, or why that is not known."""
     if one.change is None:
-        return f"{one.what}; saving not known: {one.reason}"
-    times = [time_text(whole * ratio) for ratio in (1.0, one.change.ratio, one.change.low, one.change.high)]
-    return "{}; {} could be {} ({} to {})".format(one.what, *times)
+        return f"saving not known: {one.reason}"
+    whole = float(of.prediction.seconds)
+    now, mended, low, high = (time_text(whole * x, 3) for x in (1.0, one.change.ratio, one.change.low, one.change.high))
+    if one.change.ratio > _NOTHING:
+        return f"saves nothing: {now} with the cure, too, for other costs hide it"
+    return f"{mended} with the cure instead of {now} ({low} to {high})"
 
 
 def sarif(found: Iterable[Message]) -> dict[str, Any]:

@@ -145,21 +145,16 @@ def _content(one: Explanation) -> dict[str, Any]:
 
 
 def _show(terminal: Terminal, one: Explanation) -> None:
+    from perflex.analysis.messages import saving_text
     from perflex.calibration.prediction import doubt_lines, prediction_table
-    from perflex.tables import time_text
 
     terminal.show_result(prediction_table([one.prediction]))
     terminal.show(*doubt_lines([one.prediction]))
     terminal.show_result(one.limiter_table())
-    whole = float(one.prediction.seconds)
     for finding in one.findings:
         where = f"line {finding.line}" if finding.line else "launch"
         terminal.show(f"{where}: {finding.what} [{finding.kind}]", bold=len(where))
-        if finding.change is None:
-            terminal.show(f"    saving not known: {finding.reason}")
-        else:
-            mended, low, high = (time_text(whole * getattr(finding.change, end)) for end in ("ratio", "low", "high"))
-            terminal.show(f"    with the cure {mended} instead of {time_text(whole)} ({low} to {high})")
+        terminal.show(f"    {saving_text(one, finding)}")
         terminal.show(f"    cure: {finding.cure}")
     if one.unknown:
         terminal.show(one.unknown)

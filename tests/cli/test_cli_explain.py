@@ -39,6 +39,15 @@ def test_limits_and_findings_are_printed(run, words):
     assert "no flaws found" not in out
 
 
+def test_the_readme_shows_what_is_printed(run, monkeypatch):
+    monkeypatch.chdir(Path(__file__).parents[2])
+    readme = Path("README.md").read_text(encoding="utf-8")
+    command = re.search(r"\$ perflex (explain .*)", readme)[1]
+    code, out, _ = run(*command.split())
+    assert code == 0
+    assert f"```text\n{out}```" in readme
+
+
 def test_warnings_are_those_of_compilers(run, words):
     code, out, _ = run(*words, "--warnings")
     assert code == 0
