@@ -9,6 +9,7 @@ from functools import cached_property
 from math import isclose, nan
 from typing import TYPE_CHECKING, Any
 
+from perflex.analysis.explanation import limiters_of
 from perflex.analysis.source_lines import source_lines
 from perflex.calibration.built_target import needing_code
 from perflex.calibration.change import change_of
@@ -129,8 +130,8 @@ class Comparison:
 
     @property
     def limiters(self) -> tuple[str, str]:
-        """The largest cost of the old version, and of the new one."""
-        old, new = (max(one.terms, key=lambda name: float(one.terms[name])) for one in (self.old, self.new))
+        """What limits the old version, and the new one."""
+        old, new = (next((each.name for each in limiters_of(one)), "") for one in (self.old, self.new))
         return old, new
 
     def tables(self) -> list[Table]:

@@ -41,6 +41,7 @@ _RESOURCES = {
 _NAMES = {"f_sync_kernel_launch": "the launch", **{f"f_peak_{key}": name for key, name in _RESOURCES.items()}}
 # Costs without which the time is shorter by less limit nothing.
 _LEAST = 0.01
+_MOST_LIMITERS = 3
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ def explain(
     with using_machine(found, registers=registers), using_code(code):
         target = calibration.target(None)
         prediction = calibration.explain(kernel, sizes, confidence, name=name)
-        limits = tuple(_limiters(prediction))
+        limits = limiters_of(prediction)
         unit, given = with_own_sizes(kernel, sizes)
         if isinstance(unit, TileKernel):
             return Explanation(prediction, limits, unknown="flaws of programs of tiles are not known")
@@ -204,19 +205,16 @@ def _without_access(scop: Scop, line: str, direction: str, array: str) -> Scop:
     return structs.replace(scop, statements=tuple(map(left, scop.statements)))
 
 
-def _limiters(prediction: Prediction) -> list[Limiter]:
+def limiters_of(prediction: Prediction) -> tuple[Limiter, ...]:
+    """Return the cost without which a kernel would be fastest, the one that would limit it then, and the next one."""
     record, values = prediction.calibration, dict(prediction.values)
     whole = left = float(record.evaluate(values))
     found: list[Limiter] = []
-    while len(found) < 3:
-        without = {name: _without(prediction, values, name) for name, value in values.items() if value}
+    while len(found) < _MOST_LIMITERS:
+        without = {name: float(record.evaluate({**values, name: 0.0})) for name, value in values.items() if value}
         best = min(without, key=lambda name: without[name], default="")
         if not best or without[best] > (1 - _LEAST) * left:
             break
         left, values[best] = without[best], 0.0
         found.append(Limiter(best, _NAMES.get(best, best), left / whole * float(prediction.seconds)))
-    return found
-
-
-def _without(prediction: Prediction, values: Mapping[str, Any], name: str) -> float:
-    return float(prediction.calibration.evaluate({**values, name: 0.0}))
+    return tuple(found)

@@ -50,9 +50,12 @@ def tileable(scop: Scop, sizes: Mapping[str, int]) -> list[Tile]:
     for number, one in enumerate(scop.statements):
         loops = scop.launches[one.launch].loops
         inner = one.loops[-1] if one.loops else None
-        if inner is None or loops[inner].kind != "loop" or one.lanes > 1 or any(x.parent == inner for x in loops):
+        if inner is None or loops[inner].kind != "loop" or any(each.parent == inner for each in loops):
             continue
-        if found and scop.statements[found[0].place[0]].loops != one.loops:
+        if one.guarded or one.lanes > 1:
+            continue
+        first = scop.statements[found[0].place[0]] if found else one
+        if (first.launch, first.loops) != (one.launch, one.loops):
             continue
         for at, access in enumerate(one.accesses):
             if (

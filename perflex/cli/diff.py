@@ -9,7 +9,8 @@ import typer
 
 from perflex.cli.json_output import picked, print_json, stamped
 from perflex.cli.options import KERNEL_FILES, SERIES, JsonOption, takes_options
-from perflex.cli.revisions import Asked, revision_of
+from perflex.cli.predictor import AskedToCompare
+from perflex.cli.revisions import revision_of
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _MOST = 30
 
 
-@takes_options("asked", Asked)
+@takes_options("asked", AskedToCompare)
 def diff(
     context: typer.Context,
     words: Annotated[
@@ -34,7 +35,7 @@ def diff(
         ),
     ],
     *,
-    asked: Asked,
+    asked: AskedToCompare,
     as_json: JsonOption = False,
 ) -> None:
     """Compare two versions of a kernel: predicted times, their ratio, and the counts and lines that differ."""
@@ -82,6 +83,6 @@ def _show(terminal: Terminal, found: Sequence[Comparison]) -> None:
     terminal.show(*doubt_lines([one.new for one in found]))
     for one in found:
         if not (terminal.quiet or one.verdict == "no change"):
-            terminal.show(f"largest cost at {one.new.at}: {' -> '.join(dict.fromkeys(one.limiters))}")
+            terminal.show(f"limited at {one.new.at} by {' -> '.join(dict.fromkeys(one.limiters))}")
             for table in one.tables()[1:]:
                 terminal.show_result(table, most=_MOST)

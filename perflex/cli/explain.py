@@ -9,25 +9,19 @@ import typer
 
 from perflex.cli.completion import complete_device
 from perflex.cli.json_output import picked, print_json, stamped
-from perflex.cli.launches import predictor_of
-from perflex.cli.options import (
-    KERNEL_FILES,
-    SERIES,
-    CachesOption,
-    JsonOption,
-    LaunchesOption,
-    MachineOption,
-    OutFolderOption,
-    RegistersOption,
-)
+from perflex.cli.options import KERNEL_FILES, SERIES, JsonOption, OutFolderOption, RegistersOption, takes_options
+from perflex.cli.predictor import Asked
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perflex.analysis.explanation import Explanation
     from perflex.analysis.messages import Message
     from perflex.cli.terminal import Terminal
 
 
+@takes_options("asked", Asked)
 def explain(
     context: typer.Context,
     words: Annotated[
@@ -38,10 +32,7 @@ def explain(
         ),
     ],
     *,
-    machine: MachineOption = None,
-    confidence: Annotated[float, typer.Option(min=0.01, max=0.999, help="Of intervals.")] = 0.95,
-    launches: LaunchesOption = None,
-    caches: CachesOption = None,
+    asked: Asked,
     registers: RegistersOption = None,
     code: Annotated[
         str,
@@ -65,64 +56,66 @@ def explain(
     """
     from perflex.analysis.explanation import explain as explained
     from perflex.analysis.messages import messages
-    from perflex.analysis.messages import sarif as as_sarif
-    from perflex.cli.arguments import (
-        file_and_name,
-        read_calibration,
-        read_series,
-        require_known_sizes,
-        require_writable_folder,
-        split_words,
-    )
+    from perflex.cli.arguments import file_and_name, require_known_sizes, require_writable_folder
     from perflex.cli.features import built_code
     from perflex.cli.kernel_files import load_kernel
-    from perflex.file_io import require_writable, saving
+    from perflex.file_io import require_writable
 
-    loaded, rest = read_calibration(words, machine, KERNEL_FILES)
-    names, sizes = split_words(rest)
+    names, series, predictor = asked.read(words)
     units = [load_kernel(name) for name in names]
-    series = read_series(sizes)
     require_known_sizes(series[0], units, series[0])
     if out is not None:
         require_writable_folder(out, context)
     if sarif is not None:
         require_writable(sarif)
     terminal = terminal_of(context)
-    assumed = launches is not None or caches is not None
     found: list[tuple[str, Explanation]] = []
     told: list[Message] = []
     with terminal.warnings_shown(doubts=False):
         for word, unit in zip(names, units, strict=True):
-            given = len(rest) < len(words)
-            predictor = predictor_of(unit, loaded, machine, given=given, time=False, assumed=assumed)
-            predictor = predictor.assuming(launches=launches, caches=caches)
-            place, name = file_and_name(word)
+            (place, name), calibration = file_and_name(word), predictor.of(unit)
             for at in series:
-                built = built_code(unit, at, code, machine) if code else None
-                one = explained(
-                    unit, at, predictor, confidence, machine=machine, registers=registers, code=built, name=name
-                )
+                known: dict[str, Any] = {
+                    "machine": asked.machine,
+                    "registers": registers,
+                    "name": name if place else "",
+                }
+                known["code"] = built_code(unit, at, code, asked.machine) if code else None
+                one = explained(unit, at, calibration, asked.confidence, **known)
                 found.append((word, one))
                 told += messages(one, place or word, name)
-    if sarif is not None:
-        import json
-
-        with saving(sarif) as stream:
-            json.dump(as_sarif(told), stream, indent=2)
-    if out is not None:
-        from perflex.reports.explanation_part import explanation_part
-        from perflex.reports.page import write_page
-
-        write_page(out / "report.html", [explanation_part([one for _, one in found])])
+    paths = _write([one for _, one in found], told, out, sarif)
     if as_json:
         print_json([stamped("perflex-explanation/1", {"kernel": word, **_content(one)}) for word, one in found])
     elif warnings:
         # What reads them reads lines, however long.
-        terminal.show_paths(*dict.fromkeys(map(str, told)))  # type: ignore[arg-type]
+        for line in dict.fromkeys(map(str, told)):
+            typer.echo(line)
     else:
         for _, one in found:
             _show(terminal, one)
-        terminal.show_paths(*([] if out is None else [out / "report.html"]), *([] if sarif is None else [sarif]))
+        terminal.show_paths(*paths)
+
+
+def _write(found: Sequence[Explanation], told: Sequence[Message], out: Path | None, sarif: Path | None) -> list[Path]:
+    """Write a page and a log, where they are wanted; return their paths."""
+    paths = []
+    if out is not None:
+        from perflex.reports.explanation_part import explanation_part
+        from perflex.reports.page import write_page
+
+        paths.append(out / "report.html")
+        write_page(paths[-1], [explanation_part(found)])
+    if sarif is not None:
+        import json
+
+        from perflex.analysis.messages import sarif as log_of
+        from perflex.file_io import saving
+
+        paths.append(sarif)
+        with saving(sarif) as stream:
+            json.dump(log_of(told), stream, indent=2)
+    return paths
 
 
 def _content(one: Explanation) -> dict[str, Any]:

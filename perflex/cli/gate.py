@@ -11,7 +11,8 @@ import typer
 
 from perflex.cli.json_output import print_json, stamped
 from perflex.cli.options import KERNEL_FILES, SERIES, JsonOption, takes_options
-from perflex.cli.revisions import Asked, revision_of
+from perflex.cli.predictor import AskedToCompare
+from perflex.cli.revisions import revision_of
 from perflex.cli.terminal import terminal_of
 from perflex.errors import PerflexError
 
@@ -25,7 +26,7 @@ BASELINE = Path("perflex-baseline.yaml")
 """Where the baseline is, unless another file is named."""
 
 
-@takes_options("asked", Asked)
+@takes_options("asked", AskedToCompare)
 def gate(
     context: typer.Context,
     words: Annotated[
@@ -37,7 +38,7 @@ def gate(
         ),
     ],
     *,
-    asked: Asked,
+    asked: AskedToCompare,
     baseline: Annotated[Path, typer.Option(help="File of what kernels took before.")] = BASELINE,
     update: Annotated[bool, typer.Option("--update", help="Write the baseline, and judge nothing.")] = False,
     markdown: Annotated[Path | None, typer.Option(help="File for the table, for a pull request.")] = None,
@@ -75,7 +76,9 @@ def gate(
     raise typer.Exit(2 if wrong else 1 if "broken" in verdicts else 2 if "cannot tell" in verdicts else 0)
 
 
-def _judged(words: Sequence[str], asked: Asked, baseline: Path, *, update: bool) -> tuple[list[Judgement], list[str]]:
+def _judged(
+    words: Sequence[str], asked: AskedToCompare, baseline: Path, *, update: bool
+) -> tuple[list[Judgement], list[str]]:
     """Return what became of each condition, and what is wrong; or write the baseline, if nothing is."""
     from perflex.analysis.gate import entry_of, judge, read_baseline, read_conditions, recorded, write_baseline
     from perflex.cli.arguments import ArgumentError

@@ -1,4 +1,4 @@
-"""Versions of kernels: at the revision of git that ``--against`` names, and as a calibration sees them."""
+"""Kernels as they are at the revision of git that ``--against`` names."""
 
 from __future__ import annotations
 
@@ -9,66 +9,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from perflex.cli.options import TOLD, CachesOption, LaunchesOption, MachineOption
+from perflex.cli.options import TOLD
 from perflex.errors import PerflexError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from perflex.analysis.comparison import Version
-    from perflex.calibration.calibration import Calibration
+    from collections.abc import Iterator
 
 # Larger files are data, without which kernels can be read.
 _MOST_BYTES = 2**20
 # Modules that are perflex's own, though it may lie in the repository.
 _OWN = {"perflex", "uipick", "__main__"}
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What commands that compare versions are told."""
-
-    against: Annotated[
-        str, typer.Option(metavar="REV", help="Compare with the kernel as it is at this revision of git.")
-    ] = ""
-    machine: MachineOption = None
-    confidence: Annotated[float, typer.Option(min=0.01, max=0.999, help="Of the intervals.")] = 0.95
-    launches: LaunchesOption = None
-    caches: CachesOption = None
-
-    def read(self, words: Sequence[str]) -> tuple[list[str], list[dict[str, int]], Predictor]:
-        """Return the kernels that words name, each combination of sizes, and what predicts them."""
-        from perflex.cli.arguments import read_calibration, read_series, split_words
-        from perflex.cli.options import KERNEL_FILES
-
-        loaded, rest = read_calibration(words, self.machine, KERNEL_FILES)
-        kernels, sizes = split_words(rest)
-        return kernels, read_series(sizes), Predictor(self, loaded, given=len(rest) < len(words))
-
-
-@dataclass(frozen=True)
-class Predictor:
-    """What predicts versions of kernels."""
-
-    asked: Asked
-    calibration: Calibration
-    given: bool
-
-    def version(self, kernel: Any, sizes: Mapping[str, int]) -> Version:
-        """Return a version of a kernel at sizes, which can be described."""
-        from perflex.analysis.comparison import Version
-        from perflex.cli.arguments import described
-        from perflex.cli.launches import predictor_of
-
-        asked, assumed = self.asked, bool(self.asked.launches or self.asked.caches)
-        described(kernel, sizes)
-        found = predictor_of(kernel, self.calibration, asked.machine, given=self.given, time=False, assumed=assumed)
-        found = found.assuming(launches=asked.launches, caches=asked.caches)
-        return Version(kernel, sizes, found, asked.machine, asked.confidence)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ def test_diff(shown):
     assert head == "Predicted change of tiled"
     assert columns.split() == ["sizes", "old", "(ms)", "new", "(ms)", "new/old", "from", "to", "verdict"]
     assert [row.split()[0] for row in rows[:2]] == ["n=512", "n=1024"]
-    assert "largest cost at n=1024: p_l1 * f_peak_l1 -> p_ldst * f_peak_ldst" in out
+    assert "limited at n=1024 by L1 cache -> addresses of loads and stores" in out
     assert "f_sync_barrier_local" in out
     assert "sum += a_tile[y][k] * b_tile[k][x];" in out
 
