@@ -88,7 +88,7 @@ def test_what_differs_is_told():
     assert found.change.ratio > 1.5
     assert found.change.low < found.change.ratio < found.change.high
     assert found.verdict == "slower"
-    assert found.limiters == ("p_dram * f_peak_dram", "p_dram * f_peak_dram")
+    assert found.limiters == ("DRAM bandwidth", "DRAM bandwidth")
     lines = {row[2]: row for row in found.lines.rows}
     # One line went, two came; the guard's line takes no time of its own.
     assert lines["y[i] += 2.5f * x[i];"][:2] == (6, None)
