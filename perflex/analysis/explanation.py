@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,17 @@ _RESOURCES = {
     "l2": "L2 bandwidth", "dram": "DRAM bandwidth", "latency": "waiting for loads and results",
     "atomic": "atomics in global memory", "group": "starts of work-groups",
 }  # fmt: skip
-_NAMES = {"f_sync_kernel_launch": "the launch", **{f"f_peak_{key}": name for key, name in _RESOURCES.items()}}
+_OF_TILES = {
+    "launch": "the launch", "dram": "DRAM bandwidth", "l2": "L2 bandwidth", "tensor": "tensor cores",
+    "shared": "shared memory", "issue": "issuing instructions", "special": "special functions", "rows": "reductions",
+    "chain": "waiting for results", "wait": "waiting for loads", "starting": "starts of programs",
+    "starts": "starts of programs", "ends": "stores behind the loop",
+}  # fmt: skip
+_NAMES = {
+    "f_sync_kernel_launch": "the launch",
+    **{f"f_peak_{key}": name for key, name in _RESOURCES.items()},
+    **{f"f_tile_{when}{key}": name for key, name in _OF_TILES.items() for when in ("", "full_", "last_", "wait_")},
+}
 # Costs without which the time is shorter by less limit nothing.
 _LEAST = 0.01
 _MOST_LIMITERS = 3
@@ -50,14 +61,14 @@ class Limiter:
 
     Attributes
     ----------
-    feature, name
-        The feature that counts it, and what that is.
+    name, features
+        What it is, and the features that count it.
     seconds
         Predicted time without it, and without the limiters before it; in the unit of the prediction.
     """
 
-    feature: str
     name: str
+    features: tuple[str, ...]
     seconds: float
 
 
@@ -208,13 +219,19 @@ def _without_access(scop: Scop, line: str, direction: str, array: str) -> Scop:
 def limiters_of(prediction: Prediction) -> tuple[Limiter, ...]:
     """Return the cost without which a kernel would be fastest, the one that would limit it then, and the next one."""
     record, values = prediction.calibration, dict(prediction.values)
+    costs: dict[str, list[str]] = defaultdict(list)
+    for feature, value in values.items():
+        # Others of tiles say how often something is done.
+        if value and (feature in _NAMES or not feature.startswith("f_tile_")):
+            costs[_NAMES.get(feature, feature)].append(feature)
     whole = left = float(record.evaluate(values))
     found: list[Limiter] = []
-    while len(found) < _MOST_LIMITERS:
-        without = {name: float(record.evaluate({**values, name: 0.0})) for name, value in values.items() if value}
-        best = min(without, key=lambda name: without[name], default="")
-        if not best or without[best] > (1 - _LEAST) * left:
+    while costs and len(found) < _MOST_LIMITERS:
+        without = {name: float(record.evaluate({**values, **dict.fromkeys(own, 0.0)})) for name, own in costs.items()}
+        best = min(without, key=lambda name: without[name])
+        if without[best] > (1 - _LEAST) * left:
             break
-        left, values[best] = without[best], 0.0
-        found.append(Limiter(best, _NAMES.get(best, best), left / whole * float(prediction.seconds)))
+        left, features = without[best], costs.pop(best)
+        values |= dict.fromkeys(features, 0.0)
+        found.append(Limiter(best, tuple(features), left / whole * float(prediction.seconds)))
     return tuple(found)
