@@ -116,9 +116,7 @@ def test_bad_input(run, words, wrong, message):
 
 
 def test_flaws_on_cpus_are_not_looked_for(run, words):
-    calibration = "matmul_sq_amd_epyc_4cores_pocl"
-    kernel = str(Path(__file__).parents[2] / "examples" / "matmul.py") + ":prefetching"
-    code, out, _ = run("explain", calibration, kernel, "n=512")
+    code, out, _ = run("explain", "matmul_sq_amd_epyc_4cores_pocl", *words[3:])
     assert code == 0
     assert "flaws are looked for on GPUs" in out
 

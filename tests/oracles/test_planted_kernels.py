@@ -5,10 +5,8 @@ from math import ceil, prod
 
 import pytest
 
-from perflex import source_kernel
-
 from . import held_back_kernels, planted_kernels, sub_group
-from .planted_kernels import COMPUTE_UNITS, MEANINGS, UNIT, function_of, line_of
+from .planted_kernels import COMPUTE_UNITS, MEANINGS, UNIT, line_of
 
 SETS = planted_kernels, held_back_kernels
 PLANTED = [each for one in SETS for each in one.PLANTED]
@@ -49,27 +47,6 @@ def test_there_are_many_and_their_names_differ(one):
 
 def test_the_sets_have_no_text_in_common():
     assert not {each.source for each in planted_kernels.PLANTED} & {each.source for each in held_back_kernels.PLANTED}
-
-
-def described():
-    """Return each text once, with a launch; those of mended and clean kernels, which differ little, are slow."""
-    flawed = {each.source: (each.local, each.groups, each.sizes) for each in PLANTED}
-    mended = {
-        each.mended_source: (each.mended_local, each.mended_groups, each.sizes)
-        for each in PLANTED
-        if each.mended_source
-    }
-    others = mended | {each.source: (each.local, each.groups, each.sizes) for each in CLEAN}
-    slow = [
-        pytest.param(text, *launched, marks=pytest.mark.slow) for text, launched in others.items() if text not in flawed
-    ]
-    return [*((text, *launched) for text, launched in flawed.items()), *slow]
-
-
-@pytest.mark.parametrize(("text", "local", "groups", "sizes"), described())
-def test_each_is_described(text, local, groups, sizes):
-    scop = source_kernel(text, function_of(text), groups=groups, local=local).scop(sizes)
-    assert scop.statements
 
 
 @of(*ENUMERATED)
