@@ -123,12 +123,8 @@ def significant(value: float, digits: int = 4) -> str:
 
 def time_text(seconds: float, digits: int = 4) -> str:
     """Return a time in the unit that suits it, with so many significant digits."""
-    unit, factor = next(((unit, factor) for unit, factor in _TIME_TEXTS if abs(seconds) * factor >= 1), _TIME_TEXTS[-1])
+    unit, factor = next(((unit, factor) for unit, factor in _TIMES if abs(seconds) * factor >= 1), _TIMES[-1])
     return f"{seconds * factor:.{digits}g} {unit}"
-
-
-# As commands write them in texts, whatever the terminal's letters.
-_TIME_TEXTS = (("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9))
 
 
 @dataclass(frozen=True)
@@ -219,7 +215,12 @@ class Table:
     def markdown(self) -> str:
         """Return the table in Markdown; numbers are aligned right."""
         shown = self.on_page()
-        lines = [shown.headings(), ["---:" if one.write else "---" for one in shown.columns], *shown.texts()]
+        columns = shown.columns
+        rows = [
+            [f"`{cell}`" if one.code and cell else cell for one, cell in zip(columns, line, strict=True)]
+            for line in shown.texts()
+        ]
+        lines = [shown.headings(), ["---:" if one.write else "---" for one in columns], *rows]
         return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
     def records(self) -> list[dict[str, Any]]:

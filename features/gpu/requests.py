@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,18 +41,21 @@ class Requests:
         return (self.served / self.number, self.least / self.number) if self.number else (0.0, 0.0)
 
 
-def requests_of(scop: Scop, sizes: Mapping[str, int], machine: Machine) -> dict[tuple[int, int], Requests]:
-    """Return the requests of each access of global and local memory, by places of statement and access in the Scop.
+def requests_of(
+    scop: Scop, sizes: Mapping[str, int], machine: Machine, spaces: Sequence[str] = ("global", "local")
+) -> dict[tuple[int, int], Requests]:
+    """Return the requests of each access of some address spaces, by places of statement and access in the Scop.
 
     Counted as `global_transactions` and `local_wavefronts`; errors as there.
     """
     lanes, line, sector = (int(machine.need(name)) for name in ("sub_group_size", "line_bytes", "sector_bytes"))
     total: dict[tuple[int, int], Requests] = defaultdict(Requests)
     for _, launch in accessing_launches(scop, sizes):
-        for space, period in (("global", PERIOD), ("local", 1)):
+        for space in spaces:
             if space not in launch.spaces.values():
                 continue
-            for group, weight in representatives(launch, whole_grid(launch, line if space == "global" else 1), period):
+            period, unit = (PERIOD, line) if space == "global" else (1, 1)
+            for group, weight in representatives(launch, whole_grid(launch, unit), period):
                 for item in instructions(launch, group, lanes, space, {}):
                     if space == "local":
                         served, least = wavefronts(item, machine)

@@ -196,7 +196,7 @@ def _changed_lines(old: Version, new: Version) -> Iterator[Sequence[Any]]:
     for i, j in pairs:
         one, two = before.get(i), after.get(j)
         if (one is not None or two is not None) and (min(i, j) < 0 or not _equal(one or 0.0, two or 0.0)):
-            yield i if i >= 0 else None, j if j >= 0 else None, b[j] if j >= 0 else a[i], one, two
+            yield i if i > 0 else None, j if j > 0 else None, b[j] if j >= 0 else a[i], one, two
 
 
 def _lines(one: Version) -> tuple[list[str], dict[int, float]]:

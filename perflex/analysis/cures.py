@@ -65,9 +65,10 @@ def _rows(scop: Scop, places: Iterable[Place], sizes: Mapping[str, int]) -> dict
     """Return how many elements of each array a row holds that runs along neighbouring work-items; whole lines."""
     counted, rows = access_counts(scop), dict[str, int]()
     for place in places:
-        access = scop.statements[place[0]].accesses[place[1]]
+        statement = scop.statements[place[0]]
+        access = statement.accesses[place[1]]
         strides, axis = at_sizes(_strides(scop, access), sizes), _axis_of_items(scop, place, sizes)
-        extents = _extents(access.relation, sizes)
+        extents = _extents(access.relation, statement.domain, sizes)
         stride = abs(int(counted[place].local_strides[0].evaluate(sizes)))  # type: ignore[union-attr] # there is one
         last = sum((extent - 1) * one for extent, one in zip(extents, strides, strict=True))
         length = last // stride + 1 if axis is None else extents[axis]
@@ -105,10 +106,10 @@ def fixed(of: Any, sizes: Mapping[str, int]) -> Any:
     return of
 
 
-def _extents(relation: Any, sizes: Mapping[str, int]) -> list[int]:
-    """Return one more than the largest index along each axis of what a relation reaches at sizes."""
+def _extents(relation: Any, domain: Any, sizes: Mapping[str, int]) -> list[int]:
+    """Return one more than the largest index along each axis of what a relation reaches from a domain at sizes."""
     with ISL_LOCK:
-        reached = fixed(relation, sizes).range()
+        reached = fixed(relation.intersect_domain(domain), sizes).range()
         return [int(reached.dim_max_val(axis).to_python()) + 1 for axis in range(reached.dim(_SET))]
 
 
@@ -192,12 +193,13 @@ def _moves(statement: Statement, new: Mapping[str, str]) -> Any:
     return isl.Map(f"{{ [{', '.join(names)}] -> [{', '.join(new.get(name, name) for name in names)}] }}")
 
 
-def packed(scop: Scop, numbers: Collection[int], sizes: Mapping[str, int], lanes: int) -> tuple[Scop, set[int]]:
+def packed(scop: Scop, numbers: Collection[int], sizes: Mapping[str, int], lanes: int) -> tuple[Scop, dict[int, Any]]:
     """Return a Scop in which work-items next to each other execute statements that only some of a sub-group execute.
 
-    With it the places of those statements whose work-items then fill fewer sub-groups.
+    With it the new domains of those statements whose work-items then fill fewer sub-groups, by place. What they access
+    of global memory stays as it is: data do not move.
     """
-    statements, changed = list(scop.statements), set()
+    statements, more, changed = list(scop.statements), [], dict[int, Any]()
     for number in numbers:
         one = statements[number]
         launch = scop.launches[one.launch]
@@ -205,17 +207,20 @@ def packed(scop: Scop, numbers: Collection[int], sizes: Mapping[str, int], lanes
         moves = _packing(_executing(one, launch, sizes), launch, apart=apart)
         if moves is None:
             continue
+        far = [access for access in one.accesses if scop.array(access.array).memory == "global"]
+        near = tuple(access for access in one.accesses if access not in far)
         with ISL_LOCK:
-            new = moved(one, _moves(one, moves))
+            new = moved(replace(one, accesses=near), _moves(one, moves))
         items, groups = (
             [counts_of(scop).executions(x.domain, one.launch, size).evaluate(sizes) for x in (one, new)]
             for size in (None, lanes)
         )
         # Elsewhere the pattern may be another one, of which some would fall together.
         if items[0] == items[1] and groups[1] < groups[0]:
-            changed.add(number)
-            statements[number] = new
-    return replace(scop, statements=tuple(statements)), changed
+            changed[number], statements[number] = new.domain, new
+            left = replace(one, accesses=tuple(far), operations=(), recurrence=None, resets="")
+            more += [replace(left, name=f"{one.name}_accesses")] if far else []
+    return replace(scop, statements=(*statements, *more)), changed
 
 
 def _executing(statement: Statement, launch: Launch, sizes: Mapping[str, int]) -> list[list[int]]:

@@ -129,7 +129,7 @@ class Explanation:
         for one in self.findings:
             times = [None] * 3 if one.change is None else [one.change.ratio, one.change.low, one.change.high]
             scaled = [None if ratio is None else whole * ratio for ratio in times]
-            rows.append((one.line or "launch", one.kind, one.what, *scaled, one.cure, one.reason))
+            rows.append((one.where.removeprefix("line "), one.kind, one.what, *scaled, one.cure, one.reason))
         return Table("Findings", columns, rows)
 
     def limiter_table(self) -> Table:

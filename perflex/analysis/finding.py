@@ -40,6 +40,8 @@ MEANINGS: Mapping[Kind, str] = {
     "launch-bound": "The launch takes longer than the kernel",
 }
 
+_OF_LAUNCHES = {"few-groups", "last-wave", "group-starts", "occupancy", "spills", "launch-bound"}
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -71,6 +73,11 @@ class Finding:
     change: Change | None = None
     reason: str = ""
 
+    @property
+    def where(self) -> str:
+        """Its line in words; the launch, or the kernel where lines are not known."""
+        return f"line {self.line}" if self.line else "launch" if self.kind in _OF_LAUNCHES else "kernel"
+
 
 @dataclass(frozen=True)
 class Case:
@@ -86,6 +93,11 @@ class Case:
     def machine(self) -> Machine:
         """The GPU."""
         return self.target.need_machine()
+
+    @cached_property
+    def function(self) -> str:
+        """The text of the kernel's function, without comments."""
+        return function_text(self.source, self.scop.name)
 
     @cached_property
     def prediction(self) -> Prediction:
@@ -130,10 +142,12 @@ class Case:
         return 1 if found is None else found.start() + 1
 
     def condition_line(self, line: str) -> str:
-        """Return the line of the condition that a statement stands under, if one is in sight; else its own."""
-        lines = self.source.splitlines()
-        above = range(min(int(line), len(lines)), 0, -1) if line.isdigit() else ()
-        return next((str(number) for number in above if re.search(r"\bif\b|\?", lines[number - 1])), line)
+        """Return the line of the condition that a statement stands under, if there is one; else its own."""
+        if not line.isdigit():
+            return line
+        first, lines = function_place(self.source, self.scop.name)[0], without_comments(self.source).splitlines()
+        above = range(min(int(line), len(lines)), first - 1, -1)
+        return next((str(number) for number in above if _CONDITION.search(lines[number - 1])), line)
 
     def column_of(self, line: str, array: str) -> int:
         """Return the column of an access of an array in a line."""
@@ -152,3 +166,31 @@ class Case:
         if not values.get(feature):
             return 1.0
         return float(self.calibration.evaluate({**values, feature: 0.0}) / self.calibration.evaluate(values))
+
+
+_CONDITION = re.compile(r"\b(?:if|switch)\b|\?")
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def without_comments(source: str) -> str:
+    """Return a source with blanks in place of comments, so that all else stays where it is."""
+    return _COMMENTS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
+
+
+def function_place(source: str, name: str) -> tuple[int, int]:
+    """Return line and column of a function's name in a source; of the first letter where it is not there."""
+    found = re.search(rf"\b{re.escape(name.partition('<')[0])}\s*\(", without_comments(source))
+    before = source[: found.start()] if found else ""
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
+
+
+def function_text(source: str, name: str) -> str:
+    """Return the text of a function in a source, from its name to its last brace, without comments."""
+    line, column = function_place(source, name)
+    text = "\n".join(without_comments(source).splitlines()[line - 1 :])[column - 1 :]
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "{") - (letter == "}")
+        if letter == "}" and not depth:
+            return text[: place + 1]
+    return text

@@ -18,6 +18,7 @@ from perflex.analysis.tiling import tileable, tiled
 from perflex.errors import PerflexError
 from perflex.features import counts_of
 from perflex.features.gpu.requests import Requests, requests_of
+from perflex.features.scop.address_maps import address_maps
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
     from perflex.analysis.tiling import Tile
     from perflex.features import Array, Scop
 
+# Of the time, what a cure must save.
+_SAVES = 0.005
 # Of what all accesses together take, what is beyond the least must have such a part.
 _MATTERS = 0.02
 # A request takes so many times the least.
 _MORE = 1.5
-# Elements that rows are padded by, and conflicts that are told where that does not help.
-_PADS = (1, 2, 4, 8)
+# Elements that rows are padded by, rows that are tried, and conflicts that are told where no padding helps.
+_PADS = range(1, 9)
+_SHORT, _MOST_ROWS = 8, 3
 _MANY = 4.0
 _NO_PADDING = f"longer rows do not help (up to {_PADS[-1]} elements): change which work-item accesses what"
 # Of work-items that could be active in statements that have a part of all operations.
@@ -49,7 +53,8 @@ def find(case: Case) -> tuple[list[Finding], list[str]]:
             found += look(case)
         except PerflexError as error:
             unknown[error.message] = None
-    return sorted(found, key=lambda one: 1.0 if one.change is None else one.change.ratio), list(unknown)
+    told = [one for one in found if one.change is None or one.change.ratio < 1 - _SAVES]
+    return sorted(told, key=lambda one: 1.0 if one.change is None else one.change.ratio), list(unknown)
 
 
 def _coalescing(case: Case) -> Iterator[Finding]:
@@ -149,27 +154,37 @@ class _Padding:
 
 def _padding(case: Case, array: Array, places: Sequence[Place]) -> _Padding:
     """Return the padding of a local array with which accesses take the fewest wavefronts, the least of equal ones."""
-    items, shape, name = access_counts(case.scop), at_sizes(array.shape, case.sizes), array.name
-    rows = {0}
-    if len(shape) == 1:
-        banks = case.machine.need("local_banks") * case.machine.need("local_bank_bytes")
-        rows = {int(banks // array.itemsize), *(step for place in places if (step := case.step(items[place])) > 1)}
+    shape, name = at_sizes(array.shape, case.sizes), array.name
     found: list[tuple[float, int, int, Scop, Mapping[Place, Requests]]] = []
-    for pad, row in sorted((pad, row) for pad in _PADS for row in rows):
+    rows = _rows(case, array) if len(shape) == 1 else [0]
+    for pad, row in ((pad, row) for pad in _PADS for row in rows):
         scop = padded(case.scop, name, pad, case.sizes, row or shape[-1])
-        after = requests_of(scop, case.sizes, case.machine)
+        after = requests_of(scop, case.sizes, case.machine, ["local"])
         total = _total(after, places)
         found.append((total.served, pad, row, scop, after))
         if total.served == total.least:
             break
     _, pad, row, scop, best = min(found, key=lambda one: one[:3])
-    longer = f"{name}{''.join(f'[{extent}]' for extent in [*shape[:-1], shape[-1] + pad])}"
-    cure = f"make its rows {pad} longer: {longer}"
-    if row:
-        # Rows of an array that is declared with several axes are those of its last one.
-        declared = re.search(rf"\b{name}\s*\[[^\]]*\]\s*\[", case.source)
-        cure = f"make its rows {pad} longer" if declared else f"index e + {pad}*(e/{row}) in place of e"
-    return _Padding(cure, scop, best)
+    cure = f"index e + {'' if pad == 1 else f'{pad}*'}(e/{row}) in place of e, in an array that is as much longer"
+    return _Padding(f"make its rows {pad} longer" if not row or _declared_rows(case, array) else cure, scop, best)
+
+
+def _declared_rows(case: Case, array: Array) -> str:
+    """Return the last extent of an array that is declared with several, of which the description may have made one."""
+    found = re.search(rf"\b{array.name}\s*(?:\[[^\]]*\]\s*)+\[([^\]]*)\]", case.function)
+    return "" if found is None else found[1].strip()
+
+
+def _rows(case: Case, array: Array) -> list[int]:
+    """Return how long rows of an array of one axis may be: as declared, or factors in subscripts and all banks."""
+    declared = _declared_rows(case, array)
+    if declared.isdecimal():
+        return [int(declared)]
+    forms = [axis for piece in address_maps(case.scop) for one in piece.accesses if one.array == array.name
+             for axis in one.axes]  # fmt: skip
+    factors = {abs(factor) for form in forms for _, factor in (*form.terms, *form.floors)}
+    banks = case.machine.need("local_banks") * case.machine.need("local_bank_bytes")
+    return sorted({*sorted(each for each in factors if each > _SHORT)[:_MOST_ROWS], int(banks // array.itemsize)})
 
 
 def _divergence(case: Case) -> Iterator[Finding]:
@@ -187,45 +202,45 @@ def _divergence(case: Case) -> Iterator[Finding]:
     for number in parts:
         lines[case.condition_line(case.scop.statements[number].line)].append(number)
     idle = {line: sum(parts[number][1] - parts[number][0] for number in mine) for line, mine in lines.items()}
-    flawed = [line for line, mine in lines.items() if idle[line] >= _PART * whole and changed & set(mine)]
+    flawed = [line for line, mine in lines.items() if idle[line] >= _PART * whole and changed.keys() & mine]
     saving = case.saved(scop) if flawed else (None, "")
     for line in flawed:
         run, slots = map(sum, zip(*(parts[number] for number in lines[line]), strict=True))
-        left = sum(
-            parts[number][1]
-            * case.at(counts_of(scop).instances(scop.statements[number], lanes))
-            / case.at(counts.instances(case.scop.statements[number], lanes))
-            for number in lines[line]
-        )
+        left = 0.0
+        for number in lines[line]:
+            one = case.scop.statements[number]
+            before, after = (
+                case.at(counts.executions(domain, one.launch, lanes))
+                for domain in (one.domain, changed.get(number, one.domain))
+            )
+            left += parts[number][1] * after / before
         what = (
             f"{100 * run / slots:.0f} % of the work-items of a sub-group are active where {100 * run / left:.0f} % "
             "could be"
         )
         cure = (
             "work-items of a sub-group go different ways; let those next to each other go the same way, such as the "
-            f"first half of all{_together(flawed)}"
+            f"first ones of all{_together(flawed)}"
         )
         yield Finding("divergence", line, case.column(line, r"\bif\b"), what, cure, run / slots, run / left, *saving)
 
 
 def _float64(case: Case) -> Iterator[Finding]:
-    lines = case.source.splitlines()
-    if any(array.dtype in {"float64", "complex128"} for array in case.scop.arrays if array.space != "private"):
+    # What is declared double is meant to be.
+    arrays = (array for array in case.scop.arrays if array.space != "private")
+    if re.search(r"\bdouble\b", case.function) or any(one.dtype in {"float64", "complex128"} for one in arrays):
         return
-    stated = re.search(r"\bdouble\b", case.source) is not None
     flawed: dict[str, float] = {}
     for one in case.scop.statements:
         each = case.at(counts_of(case.scop).instances(one)) / case.at(counts_of(case.scop).work_items)
         there = each * sum(operation.count for operation in one.operations if operation.dtype == "float64")
-        text = lines[int(one.line) - 1] if one.line.isdigit() and int(one.line) <= len(lines) else ""
-        shown = " ".join([text, *(access.text for access in one.accesses)])
-        if there and (_CONSTANT.search(shown) or not stated) and "double" not in text:
+        if there:
             flawed[one.line] = flawed.get(one.line, 0) + there
-    change, reason = case.saved(in_float32(case.scop, flawed)) if flawed else (None, "")
+    saving = case.saved(in_float32(case.scop, flawed)) if flawed else (None, "")
     for line, number in flawed.items():
-        what = f"{number:.4g} float64 operations of each work-item on float32 data"
+        what = f"float64 operations on float32 data, {number:.4g} of each work-item"
         cure = f"write constants with f (2.0f), and call functions of float{_together(flawed)}"
-        yield Finding("float64", line, case.column(line, _CONSTANT.pattern), what, cure, number, 0.0, change, reason)
+        yield Finding("float64", line, case.column(line, _CONSTANT.pattern), what, cure, number, 0.0, *saving)
 
 
 def _repeated_loads(case: Case) -> Iterator[Finding]:
@@ -245,7 +260,7 @@ def _repeated_loads(case: Case) -> Iterator[Finding]:
         times = max(one.times for one in tiles)
         what = f"a work-group loads each element {times} times where once would do ({', '.join(arrays)})"
         cure = (
-            f"load tiles of {tiles[0].width} iterations into local memory, each work-item one element, between barriers"
+            f"load tiles of {tiles[0].width} iterations into local memory, all work-items together, between barriers"
             f"{_together(lines)}"
         )
         yield Finding("repeated-loads", line, case.column_of(line, arrays[0]), what, cure, times, 1.0, change, reason)

@@ -15,7 +15,7 @@ from perflex.calibration.calibration_file import calibration_content
 from perflex.calibration.change import change_of
 from perflex.calibration.interval import interval_at
 from perflex.calibration.prediction import Prediction
-from perflex.errors import PerflexError, UnsupportedKernelError
+from perflex.errors import FileFormatError, PerflexError, UnsupportedKernelError
 from perflex.features import parse_feature
 from perflex.features.counting.touched import certainty_of_all
 from perflex.features.tiles.tile_kernel import TileKernel
@@ -171,16 +171,18 @@ def _digest(content: str) -> str:
 
 
 def read_baseline(path: Path | str) -> list[Entry]:
-    """Read a baseline's file; a FileFormatError names the line that is wrong."""
+    """Read a baseline's file; a FileFormatError names the line that is wrong, or says how to make it."""
+    if not Path(path).exists():
+        msg = f"there is no baseline {path}; make it with --update, or compare with a revision (--against)"
+        raise FileFormatError(msg, path=path)
     return read_yaml(path, SCHEMA).read(_Baseline).kernels
 
 
 def write_baseline(path: Path | str, entries: Sequence[Entry]) -> None:
-    """Write a baseline; what the file holds of other kernels and sizes stays."""
-    new = {(one.kernel, *sorted(one.sizes.items())): one for one in entries}
+    """Write a baseline, in the order of names and sizes; what the file holds of other kernels and sizes stays."""
     old = read_baseline(path) if Path(path).exists() else []
-    kept = {(one.kernel, *sorted(one.sizes.items())): one for one in old} | new
-    content = [{name: getattr(one, name) for name in Entry.__struct_fields__} for one in kept.values()]
+    kept = {(one.kernel, *sorted(one.sizes.items())): one for one in (*old, *entries)}
+    content = [{name: getattr(kept[key], name) for name in Entry.__struct_fields__} for key in sorted(kept)]
     write_yaml(path, {"schema": SCHEMA, "kernels": content})
 
 
@@ -276,7 +278,7 @@ def _ratio(old: float, new: float) -> float:
 def gate_table(found: Iterable[Judgement]) -> Table:
     """Return a row for each condition."""
     columns = [
-        text("kernel", code=True), text("at", "sizes"), text("condition"), text("verdict"), number("value"),
+        text("kernel", code=True), text("at", "sizes"), text("condition", code=True), text("verdict"), number("value"),
         number("low", "from"), number("high", "to"), text("reason"),
     ]  # fmt: skip
     return Table.of("Conditions", columns, found)

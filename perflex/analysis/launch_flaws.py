@@ -33,7 +33,7 @@ _USUAL_GROUP = 256
 _LOW_OCCUPANCY, _LAUNCH_BOUND = 0.5, 0.5
 _LAUNCH = "f_sync_kernel_launch"
 _STARTS = "f_peak_group"
-_NOT_DIVIDED: _Saving = (None, "its work-groups cannot be divided without changing what they do")
+_NOT_DIVIDED: _Saving = (None, "its work-groups are single sub-groups, or their work-items work together")
 
 
 def _few_groups(case: Case) -> Iterator[Finding]:
@@ -90,16 +90,16 @@ def _group_starts(case: Case) -> Iterator[Finding]:
         size, groups = launch.group_size, case.at(launch.group_count)
         if size >= _USUAL_GROUP or groups < case.machine.need("compute_units"):
             continue
-        last = next((extent for extent in reversed(launch.items) if extent > 1), 1)
-        larger = regrouped(case.scop, number, last * (_USUAL_GROUP // size), case.sizes)
-        cure = f"make work-groups of {_USUAL_GROUP} work-items"
+        last, times = next((extent for extent in reversed(launch.items) if extent > 1), 1), _USUAL_GROUP // size
+        larger = regrouped(case.scop, number, last * times, case.sizes)
+        cure = f"make work-groups of {size * times} work-items"
         made: _Saving = None, "its work-groups cannot be joined without changing what they do"
         mended = None
         if larger is not None:
             mended = case.at(larger.launches[number].group_count)
             made = case.saved(larger)
         if made[0] is None or made[0].ratio < 1 - WORTH:
-            what = f"{groups:.0f} work-groups of {size} work-items to start"
+            what = f"{groups:.0f} work-groups of {size} work-item{'' if size == 1 else 's'} to start"
             yield Finding("group-starts", "", 1, what, cure, groups, mended, *made)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from perflex.analysis.finding import MEANINGS
+from perflex.analysis.finding import MEANINGS, function_place
 from perflex.tables import time_text
 from perflex.version import __version__
 
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from perflex.analysis.finding import Finding
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-
-
-# Times that differ by less are the same.
-_NOTHING = 0.995
 
 
 @dataclass(frozen=True)
@@ -51,21 +47,30 @@ class Message:
         return f"{self.file}:{self.line}:{self.column}: warning: {self.text} [{self.finding.kind}]"
 
 
-def messages(of: Explanation, file: str, name: str) -> list[Message]:
-    """Return the findings of a kernel of a file; `name` is that of its function."""
+def messages(of: Explanation, file: str, name: str, at: str = "") -> list[Message]:
+    """Return the findings of a kernel of a file; `name` is its function's, `at` are sizes where there are several."""
     made = []
     for one in of.findings:
-        where, _, line = one.line.rpartition(":")
-        place = (int(line), one.column) if line else function_place("" if of.kernel is None else of.kernel.source, name)
-        made.append(Message(where or file, *place, f"{one.what}; {saving_text(of, one)}", one, of))
+        header, _, line = one.line.rpartition(":")
+        place = (int(line), one.column) if line else function_place(_text_of(of, file), name)
+        words = f"{one.what}{at and f' at {at}'}; {saving_text(of, one)}"
+        made.append(Message(_header(of, header) if header else file, *place, words, one, of))
     return made
 
 
-def function_place(source: str, name: str) -> tuple[int, int]:
-    """Return line and column of a function's name in a source; of the first letter where it is not there."""
-    found = re.search(rf"\b{re.escape(name.partition('<')[0])}\s*\(", source)
-    before = source[: found.start()] if found else ""
-    return before.count("\n") + 1, len(before) - before.rfind("\n")
+def _text_of(of: Explanation, file: str) -> str:
+    """Return the source of a kernel, or of the Python file whose function makes it."""
+    if of.kernel is not None or not file.endswith(".py"):
+        return "" if of.kernel is None else of.kernel.source
+    return Path(file).read_text(encoding="utf-8", errors="replace")
+
+
+def _header(of: Explanation, name: str) -> str:
+    """Return where a header lies: beside the kernel's file or in its folders."""
+    kernel = of.kernel
+    folders = [] if kernel is None else [kernel.path.parent, *map(Path, kernel.folders)]
+    found = next((folder / name for folder in folders if (folder / name).is_file()), Path(name))
+    return os.path.relpath(found) if found.is_absolute() and found.is_relative_to(Path.cwd()) else str(found)
 
 
 def saving_text(of: Explanation, one: Finding) -> str:
@@ -74,8 +79,6 @@ def saving_text(of: Explanation, one: Finding) -> str:
         return f"saving not known: {one.reason}"
     whole = float(of.prediction.seconds)
     now, mended, low, high = (time_text(whole * x, 3) for x in (1.0, one.change.ratio, one.change.low, one.change.high))
-    if one.change.ratio > _NOTHING:
-        return f"saves nothing: {now} with the cure, too, for other costs hide it"
     return f"{mended} with the cure instead of {now} ({low} to {high})"
 
 

@@ -83,7 +83,7 @@ def explain(
                 known["code"] = built_code(unit, at, code, asked.machine) if code else None
                 one = explained(unit, at, calibration, asked.confidence, **known)
                 found.append((word, one))
-                told += messages(one, place or word, name)
+                told += messages(one, place or word, name, one.prediction.at if len(series) > 1 else "")
     paths = _write([one for _, one in found], told, out, sarif)
     if as_json:
         print_json([stamped("perflex-explanation/1", {"kernel": word, **_content(one)}) for word, one in found])
@@ -144,11 +144,11 @@ def _show(terminal: Terminal, one: Explanation) -> None:
     terminal.show_result(prediction_table([one.prediction]))
     terminal.show(*doubt_lines([one.prediction]))
     terminal.show_result(one.limiter_table())
-    for finding in one.findings:
-        where = f"line {finding.line}" if finding.line else "launch"
-        terminal.show(f"{where}: {finding.what} [{finding.kind}]", bold=len(where))
-        terminal.show(f"    {saving_text(one, finding)}")
-        terminal.show(f"    cure: {finding.cure}")
+    for finding, following in zip(one.findings, (*one.findings, None)[1:], strict=True):
+        terminal.show(f"{finding.where}: {finding.what} [{finding.kind}]", bold=len(finding.where))
+        # What several lines have in common is said once.
+        if following is None or (finding.cure, finding.change) != (following.cure, following.change):
+            terminal.show(f"    {saving_text(one, finding)}", f"    cure: {finding.cure}")
     if one.unknown:
         terminal.show(one.unknown)
     elif not one.findings:

@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from perflex.cli.arguments import ArgumentError, launch_in, read_calibration, read_sizes, split_words
+from perflex.errors import PerflexError
 
 if TYPE_CHECKING:
     from perflex.analysis.explanation import Explanation
@@ -15,7 +16,17 @@ _FORM = "write %%perflex [CALIBRATION] -m MACHINE 'NAME<<<groups, work-group>>>'
 
 def load_ipython_extension(shell: Any) -> None:
     """Register the magic; ``%load_ext perflex`` calls this."""
-    shell.register_magic_function(explain_cell, "cell", "perflex")
+    shell.register_magic_function(_explained, "cell", "perflex")
+
+
+def _explained(line: str, cell: str) -> Explanation:
+    """Explain a cell; what is wrong with it is told in one line, as notebooks tell it."""
+    from IPython.core.error import UsageError
+
+    try:
+        return explain_cell(line, cell)
+    except PerflexError as error:
+        raise UsageError(error.message) from None
 
 
 def _unread(line: str) -> ArgumentError:
@@ -51,7 +62,9 @@ def explain_cell(line: str, cell: str) -> Explanation:
     # In the form of a file's kernel, as which it is read.
     rest = [f"cell.cu:{word}" if "<<<" in word else word for word in words]
     rest = rest if at is None else rest[:at] + rest[at + 2 :]
-    calibration, rest = read_calibration(rest or [""], machine, "a kernel")
+    if not rest or any(word.startswith("-") for word in rest):
+        raise _unread(line)
+    calibration, rest = read_calibration(rest, machine, "a kernel")
     (word, *more), sizes = split_words(rest)
     launch = launch_in(word)
     if more or not launch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perflex.analysis.messages import function_place
+from perflex.analysis.finding import function_place, function_text
 from perflex.calibration.prediction import doubt_lines, prediction_table
 from perflex.html import render
 from perflex.reports.page import Part, calibrated_by
@@ -37,8 +37,8 @@ def listing(one: Explanation) -> list[ListedLine]:
         return []
     accesses = one.access_shares()
     code = _highlighted(one.kernel.source)
-    begun = min(function_place(one.kernel.source, one.prediction.kernel)[0], *shares)
-    last = min(len(code), max(shares) + _BEHIND)
+    first = function_place(one.kernel.source, one.kernel.name)[0]
+    last = first + function_text(one.kernel.source, one.kernel.name).count("\n")
     return [
         ListedLine(
             number,
@@ -47,12 +47,8 @@ def listing(one: Explanation) -> list[ListedLine]:
             accesses.get(str(number), ()),
             [finding for finding in one.findings if finding.line == str(number)],
         )
-        for number in range(begun, last + 1)
+        for number in range(min(first, *shares), min(len(code), max(last, *shares)) + 1)
     ]
-
-
-# Lines behind the last one that does something: closing braces.
-_BEHIND = 2
 
 
 def _highlighted(source: str) -> list[Any]:

@@ -86,7 +86,7 @@ def test_markdown(root, run):
     first, head, _, *rows = Path("comment.md").read_text().splitlines()
     assert first == "<!-- perflex -->"
     assert head.startswith("| kernel | sizes | condition | verdict |")
-    assert rows[0].startswith(f"| {WORD} | n=4194304 | time<=1us | broken |")
+    assert rows[0].startswith(f"| `{WORD}` | n=4194304 | `time<=1us` | broken |")
 
 
 def test_bounds_are_not_exact(root, run, judged):
@@ -120,7 +120,7 @@ def test_updates_keep_other_kernels(root, run, judged):
         (("time=1",), "cannot read the condition 'time=1'"),
         (("time<=1KiB",), "has no unit 'KiB'"),
         (("f_op_float33_add<=1",), "f_op_float33_add"),
-        (("time<=1", "--baseline", "none.yaml"), "cannot read none.yaml: No such file"),
+        (("time<=1", "--baseline", "none.yaml"), "there is no baseline none.yaml; make it with --update"),
         (("time<=1", "--update", "--against", "HEAD"), "--update and --against"),
         (("m=1", "time<=1ms"), "the kernel has no size m"),
     ],

@@ -76,7 +76,7 @@ def test_limits_that_are_known_are_shown_where_a_fact_is_missing(tmp_path, shown
     known = ("DRAM", "L1", "local memory", "arithmetic", "group start", "latency")
     for name in known:
         assert any(re.fullmatch(rf"{name} +[\d.e-]+", text) for text in lines)
-    assert re.fullmatch(r"limiter: L1, [\d.]+ us \(of the limits that are known\)", lines[-1])
+    assert re.fullmatch(r"limiter: L1, [\d.]+ µs \(of the limits that are known\)", lines[-1])
     found = content("volumes", STENCIL, *SIZES, "--machine", path)
     assert (found["limiter"], found["missing"]) == ("L1", {"L2": ["l2_bandwidth"]})
     assert tuple(found["seconds"]) == known
