@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from msgspec import structs
 
 from perflex.analysis.cures import access_counts
 from perflex.analysis.finding import Case
 from perflex.analysis.findings import find
 from perflex.analysis.source_lines import SourceLines, source_lines
+from perflex.errors import MissingSizeError, PerflexError
 from perflex.features import extract_scop
 from perflex.features.from_source.source import SourceKernel
 from perflex.features.sized_kernel import with_own_sizes
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from perflex.analysis.finding import Finding
     from perflex.calibration.calibration import Calibration
     from perflex.calibration.prediction import Prediction
+    from perflex.calibration.record import CalibrationRecord
     from perflex.compiled.program import CompiledProgram
     from perflex.features.scop.scop import Scop, Statement
     from perflex.machines.machine import Machine
@@ -186,6 +191,9 @@ def explain(
     CalibrationError, MissingSizeError, UnsupportedKernelError, MachineError
         As `Calibration.explain`.
     """
+    if array := next((size for size, value in sizes.items() if np.ndim(value)), None):
+        msg = f"a kernel is explained at one value of each size, and {array} has several; explain one after another"
+        raise MissingSizeError(msg, parameters=(array,))
     found = calibration.target(machine).machine
     with using_machine(found, registers=registers), using_code(code):
         target = calibration.target(None)
@@ -195,7 +203,8 @@ def explain(
         if isinstance(unit, TileKernel):
             return Explanation(prediction, limits, unknown="flaws of programs of tiles are not known")
         source = unit if isinstance(unit, SourceKernel) else None
-        case = Case(extract_scop(unit, given), given, target, calibration, "" if source is None else source.source)
+        text = "" if source is None else source.source
+        case = Case(extract_scop(unit, given), given, target, calibration, text, confidence)
         findings, unknown = _found(case)
     return Explanation(prediction, limits, findings, unknown, source, case)
 
@@ -227,7 +236,7 @@ def limiters_of(prediction: Prediction) -> tuple[Limiter, ...]:
     whole = left = float(record.evaluate(values))
     found: list[Limiter] = []
     while costs and len(found) < _MOST_LIMITERS:
-        without = {name: float(record.evaluate({**values, **dict.fromkeys(own, 0.0)})) for name, own in costs.items()}
+        without = {name: _evaluated(record, {**values, **dict.fromkeys(own, 0.0)}) for name, own in costs.items()}
         best = min(without, key=lambda name: without[name])
         if without[best] > (1 - _LEAST) * left:
             break
@@ -235,3 +244,10 @@ def limiters_of(prediction: Prediction) -> tuple[Limiter, ...]:
         values |= dict.fromkeys(features, 0.0)
         found.append(Limiter(best, tuple(features), left / whole * float(prediction.seconds)))
     return tuple(found)
+
+
+def _evaluated(record: CalibrationRecord, values: Mapping[str, Any]) -> float:
+    """Return what a model says of values; infinity where it has none, as where it divides by one that is zero."""
+    with suppress(PerflexError):
+        return float(record.evaluate(values))
+    return inf

@@ -88,6 +88,7 @@ class Case:
     target: Target
     calibration: Calibration
     source: str = ""
+    confidence: float = 0.95
 
     @property
     def machine(self) -> Machine:
@@ -108,7 +109,7 @@ class Case:
         """Return the prediction of a description, with registers other than those of the target."""
         held = self.target.registers_per_item if registers is None else registers
         with using_machine(self.target.machine, registers=held):
-            return self.calibration.explain(scop, self.sizes)
+            return self.calibration.explain(scop, self.sizes, self.confidence)
 
     @cached_property
     def requests(self) -> Mapping[Place, Requests]:
@@ -156,7 +157,7 @@ class Case:
     def saved(self, scop: Scop, registers: int | None = None) -> tuple[Change | None, str]:
         """Return the change to a mended kernel's prediction, or why there is none."""
         try:
-            return change_of(self.prediction, self.predicted(scop, registers)), ""
+            return change_of(self.prediction, self.predicted(scop, registers), self.confidence), ""
         except PerflexError as error:
             return None, error.message
 

@@ -163,7 +163,9 @@ def _launch_bound(case: Case) -> Iterator[Finding]:
         bare = replace(case.prediction, values=values, seconds=left * float(case.prediction.seconds))
         what = f"{100 * (1 - left):.0f} % of the time is the launch"
         cure = "do more in one launch: join it with others, or launch a graph of kernels"
-        yield Finding("launch-bound", "", 1, what, cure, 1 - left, 0.0, change_of(case.prediction, bare))
+        yield Finding(
+            "launch-bound", "", 1, what, cure, 1 - left, 0.0, change_of(case.prediction, bare, case.confidence)
+        )
 
 
 LAUNCH_LOOKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (

@@ -1,10 +1,16 @@
 """Flaws are found in kernels that have one planted, and none in others; savings are those of the mended kernels."""
 
+from dataclasses import replace
+
 import pytest
 
 import perflex
 from oracles import held_back_kernels, planted_kernels
 from oracles.planted_kernels import function_of
+from perflex.analysis.finding import Case
+from perflex.analysis.findings import find
+from perflex.errors import MissingSizeError
+from perflex.machines.residency import Resources
 
 # Tiles hold what slides along with work-items less simply than whole rows and columns.
 NOT_FOUND = {"repeated-loads, stencil: moving sum"}
@@ -70,3 +76,65 @@ def test_planted_flaws_are_found(planted, general):
 def test_clean_kernels_have_none(clean, general):
     found = explained(general, clean, clean.source, clean.groups, clean.local, clean.registers)
     assert (found.findings, found.unknown) == ((), "")
+
+
+FILE = """// A double buffer, if any.
+#define HALF 0.5
+__global__ void other(double *z) { if (threadIdx.x % 2) z[threadIdx.x] = 1.0; }
+__global__ void meant(float *y, const float *x, int m) {
+  double v = x[blockIdx.x * blockDim.x + threadIdx.x];
+  for (int k = 0; k < m; k++) v = v * v + 1.0;
+  y[blockIdx.x * blockDim.x + threadIdx.x] = v;
+}
+__global__ void macro(float *y, const float *x, int m) {
+  float v = x[blockIdx.x * blockDim.x + threadIdx.x];
+  for (int k = 0; k < m; k++) v = v * v + HALF;
+  y[blockIdx.x * blockDim.x + threadIdx.x] = v;
+}
+__global__ void lanes(float *y, const float *x, int m) {
+  float v = x[blockIdx.x * blockDim.x + threadIdx.x];
+  switch (threadIdx.x % 4) {  // if only
+    case 0: for (int k = 0; k < m; k++) v = v * v + 0.5f;
+  }
+  y[blockIdx.x * blockDim.x + threadIdx.x] = v;
+}
+__global__ void rows(float *y, const float *x, int m) {
+  __shared__ float a[8][33];
+  int t = threadIdx.x;
+  float v = 0.0f;
+  a[t / 32][t % 32] = x[blockIdx.x * blockDim.x + t];
+  __syncthreads();
+  for (int k = 0; k < m; k++) v += a[t % 8][(t / 8 + k) % 32];
+  y[blockIdx.x * blockDim.x + t] = v;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("meant", []),
+        ("macro", [("float64", "11")]),
+        ("lanes", [("divergence", "16")]),
+        ("rows", [("bank-conflicts", "27")]),
+    ],
+)
+def test_flaws_are_those_of_the_function(name, found, general):
+    kernel = perflex.source_kernel(FILE, name, groups=["65536"], local=[256])
+    made = perflex.explain(kernel, {"m": 96}, general, machine="T4")
+    assert [(one.kind, one.line) for one in made.findings] == found
+    if name == "rows":
+        assert made.findings[0].cure == "make its rows 3 longer"
+
+
+def test_what_compiled_code_spills_is_told(general):
+    kernel = perflex.source_kernel(FILE, "macro", groups=["65536"], local=[256])
+    target = replace(general.target("A100-40GB"), resources=Resources(registers=32, spill_bytes=64))
+    (finding,) = [one for one in find(Case(kernel.scop(), {"m": 96}, target, general))[0] if one.kind == "spills"]
+    assert (finding.found, finding.mended, finding.change, bool(finding.reason)) == (64, 0, None, True)
+
+
+def test_arrays_of_sizes_are_refused(general):
+    kernel = perflex.source_kernel(FILE, "macro", groups=["65536"], local=[256])
+    with pytest.raises(MissingSizeError, match="one value of each size, and m has several"):
+        perflex.explain(kernel, {"m": [1, 2]}, general, machine="T4")
