@@ -1,6 +1,7 @@
 """Flaws are found in kernels that have one planted, and none in others; savings are those of the mended kernels."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,6 @@ from oracles.planted_kernels import function_of
 from perflex.analysis.finding import Case
 from perflex.analysis.findings import find
 from perflex.errors import MissingSizeError
-from perflex.machines.residency import Resources
 
 # Tiles hold what slides along with work-items less simply than whole rows and columns.
 NOT_FOUND = {"repeated-loads, stencil: moving sum"}
@@ -129,7 +129,7 @@ def test_flaws_are_those_of_the_function(name, found, general):
 
 def test_what_compiled_code_spills_is_told(general):
     kernel = perflex.source_kernel(FILE, "macro", groups=["65536"], local=[256])
-    target = replace(general.target("A100-40GB"), resources=Resources(registers=32, spill_bytes=64))
+    target = replace(general.target("A100-40GB"), resources=SimpleNamespace(registers=32, spill_bytes=64))
     (finding,) = [one for one in find(Case(kernel.scop(), {"m": 96}, target, general))[0] if one.kind == "spills"]
     assert (finding.found, finding.mended, finding.change, bool(finding.reason)) == (64, 0, None, True)
 
