@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec.structs import replace
 
 from perflex.features import QuasiPolynomial, counts_of
+from perflex.features.polynomials.cardinality import at_sizes as without_parameters
 from perflex.features.scop.numbering import moved
 from perflex.isl import ISL_LOCK, isl
 
@@ -98,18 +99,10 @@ def _axis_of_items(scop: Scop, place: Place, sizes: Mapping[str, int]) -> int | 
     return moving[0] if len(moving) == 1 and steps[moving[0]] == {1} and abs(strides[moving[0]]) > 1 else None
 
 
-def fixed(of: Any, sizes: Mapping[str, int]) -> Any:
-    """Return a set or map at given sizes, with its parameters."""
-    for name, value in sizes.items():
-        at = of.find_dim_by_name(isl.dim_type.param, name)
-        of = of if at < 0 else of.fix_val(isl.dim_type.param, at, isl.Val(value))
-    return of
-
-
 def _extents(relation: Any, domain: Any, sizes: Mapping[str, int]) -> list[int]:
     """Return one more than the largest index along each axis of what a relation reaches from a domain at sizes."""
     with ISL_LOCK:
-        reached = fixed(relation.intersect_domain(domain), sizes).range()
+        reached = without_parameters(relation.intersect_domain(domain), sizes).range()
         return [int(reached.dim_max_val(axis).to_python()) + 1 for axis in range(reached.dim(_SET))]
 
 
@@ -227,7 +220,7 @@ def _executing(statement: Statement, launch: Launch, sizes: Mapping[str, int]) -
     """Return which work-items along axis 0 execute a statement, in each row of a work-group that has some."""
     groups, items = len(launch.groups), len(launch.items)
     with ISL_LOCK:
-        domain = fixed(statement.domain, sizes)
+        domain = without_parameters(statement.domain, sizes)
         domain = domain.project_out(_SET, groups + items, domain.dim(_SET) - groups - items)
         sample = domain.sample_point()
         if sample.is_void():

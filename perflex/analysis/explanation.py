@@ -91,8 +91,6 @@ class Explanation:
         Its flaws, what saves most first.
     unknown
         Why flaws were not looked for, or not all; empty otherwise.
-    kernel
-        Its source, where it has one.
     case
         What findings rest on; None for programs of tiles.
     """
@@ -101,16 +99,16 @@ class Explanation:
     limiters: tuple[Limiter, ...]
     findings: tuple[Finding, ...] = ()
     unknown: str = ""
-    kernel: SourceKernel | None = field(default=None, repr=False)
     case: Case | None = field(default=None, repr=False)
 
     @cached_property
     def lines(self) -> SourceLines:
         """Of a kernel from source code, what each line does, and its share of the time."""
-        if self.kernel is None or self.case is None:
+        case = self.case
+        if case is None or case.kernel is None:
             return SourceLines()
-        with using_machine(self.case.target.machine, registers=self.case.target.registers_per_item):
-            return source_lines(self.kernel, self.case.sizes, self.case.calibration)
+        with using_machine(case.target.machine, registers=case.target.registers_per_item):
+            return source_lines(case.kernel, case.sizes, case.calibration)
 
     def access_shares(self) -> dict[str, list[tuple[str, float]]]:
         """Return by line what it loads and stores, and by how much the predicted time is shorter without that."""
@@ -203,10 +201,9 @@ def explain(
         if isinstance(unit, TileKernel):
             return Explanation(prediction, limits, unknown="flaws of programs of tiles are not known")
         source = unit if isinstance(unit, SourceKernel) else None
-        text = "" if source is None else source.source
-        case = Case(extract_scop(unit, given), given, target, calibration, text, confidence)
+        case = Case(extract_scop(unit, given), given, target, calibration, source, confidence)
         findings, unknown = _found(case)
-    return Explanation(prediction, limits, findings, unknown, source, case)
+    return Explanation(prediction, limits, findings, unknown, case)
 
 
 def _found(case: Case) -> tuple[tuple[Finding, ...], str]:

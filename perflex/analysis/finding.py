@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from perflex.calibration.change import change_of
 from perflex.errors import PerflexError
+from perflex.features.from_source.host_code import HostCode
 from perflex.features.gpu.requests import Requests, requests_of
 from perflex.features.target import using_machine
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from perflex.calibration.calibration import Calibration
     from perflex.calibration.change import Change
     from perflex.calibration.prediction import Prediction
-    from perflex.features import AccessCounts, QuasiPolynomial, Scop, Target
+    from perflex.features import AccessCounts, QuasiPolynomial, Scop, SourceKernel, Target
     from perflex.machines.machine import Machine
 
 Kind: TypeAlias = Literal[
@@ -81,13 +82,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel at sizes on a target with a GPU, what is predicted of it, and its source where it has one."""
+    """A kernel at sizes on a target, what predicts it, and where it is in OpenCL C or CUDA C, its source."""
 
     scop: Scop
     sizes: Mapping[str, int]
     target: Target
     calibration: Calibration
-    source: str = ""
+    kernel: SourceKernel | None = None
     confidence: float = 0.95
 
     @property
@@ -96,9 +97,22 @@ class Case:
         return self.target.need_machine()
 
     @cached_property
+    def code(self) -> list[str]:
+        """The lines of its source without comments and strings."""
+        return [] if self.kernel is None else HostCode(self.kernel.source).text.splitlines()
+
+    @cached_property
+    def function_lines(self) -> range:
+        """The numbers of its function's lines."""
+        if self.kernel is None:
+            return range(0)
+        extent = self.kernel.parsed().function.extent
+        return range(extent.start.line, extent.end.line + 1)
+
+    @property
     def function(self) -> str:
-        """The text of the kernel's function, without comments."""
-        return function_text(self.source, self.scop.name)
+        """The text of its function without comments and strings."""
+        return "\n".join(self.code[number - 1] for number in self.function_lines)
 
     @cached_property
     def prediction(self) -> Prediction:
@@ -137,18 +151,14 @@ class Case:
 
     def column(self, line: str, pattern: str) -> int:
         """Return the column of what matches first in a line, or of its first letter; 1 in headers."""
-        lines = self.source.splitlines()
-        text = lines[int(line) - 1] if line.isdigit() and 0 < int(line) <= len(lines) else ""
+        text = self.code[int(line) - 1] if line.isdigit() and 0 < int(line) <= len(self.code) else ""
         found = re.search(pattern, text) or re.search(r"\S", text)
         return 1 if found is None else found.start() + 1
 
     def condition_line(self, line: str) -> str:
         """Return the line of the condition that a statement stands under, if there is one; else its own."""
-        if not line.isdigit():
-            return line
-        first, lines = function_place(self.source, self.scop.name)[0], without_comments(self.source).splitlines()
-        above = range(min(int(line), len(lines)), first - 1, -1)
-        return next((str(number) for number in above if _CONDITION.search(lines[number - 1])), line)
+        above = [number for number in self.function_lines if line.isdigit() and number <= int(line)]
+        return next((str(number) for number in reversed(above) if _CONDITION.search(self.code[number - 1])), line)
 
     def column_of(self, line: str, array: str) -> int:
         """Return the column of an access of an array in a line."""
@@ -170,28 +180,3 @@ class Case:
 
 
 _CONDITION = re.compile(r"\b(?:if|switch)\b|\?")
-_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-
-
-def without_comments(source: str) -> str:
-    """Return a source with blanks in place of comments, so that all else stays where it is."""
-    return _COMMENTS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
-
-
-def function_place(source: str, name: str) -> tuple[int, int]:
-    """Return line and column of a function's name in a source; of the first letter where it is not there."""
-    found = re.search(rf"\b{re.escape(name.partition('<')[0])}\s*\(", without_comments(source))
-    before = source[: found.start()] if found else ""
-    return before.count("\n") + 1, len(before) - before.rfind("\n")
-
-
-def function_text(source: str, name: str) -> str:
-    """Return the text of a function in a source, from its name to its last brace, without comments."""
-    line, column = function_place(source, name)
-    text = "\n".join(without_comments(source).splitlines()[line - 1 :])[column - 1 :]
-    depth = 0
-    for place, letter in enumerate(text):
-        depth += (letter == "{") - (letter == "}")
-        if letter == "}" and not depth:
-            return text[: place + 1]
-    return text

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perflex.analysis.cures import Place, access_counts, at_sizes, coalesced, in_float32, packed, padded
-from perflex.analysis.finding import Finding
-from perflex.analysis.launch_flaws import LAUNCH_LOOKS, WORTH
+from perflex.analysis.finding import MEANINGS, Finding
+from perflex.analysis.launch_flaws import LAUNCH_LOOKS
 from perflex.analysis.tiling import tileable, tiled
 from perflex.errors import PerflexError
 from perflex.features import counts_of
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from perflex.analysis.tiling import Tile
     from perflex.features import Array, Scop
 
-# Of the time, what a cure must save.
-_SAVES = 0.005
+# Of the time, what a cure must save: of a line, and where time alone tells that something is wrong.
+_SAVES, _WORTH = 0.005, 0.02
+_OF_LINES = {"coalescing", "bank-conflicts", "divergence", "float64"}
 # Of what all accesses together take, what is beyond the least must have such a part.
 _MATTERS = 0.02
 # A request takes so many times the least.
@@ -53,7 +54,8 @@ def find(case: Case) -> tuple[list[Finding], list[str]]:
             found += look(case)
         except PerflexError as error:
             unknown[error.message] = None
-    told = [one for one in found if one.change is None or one.change.ratio < 1 - _SAVES]
+    least = {kind: _SAVES if kind in _OF_LINES else _WORTH for kind in MEANINGS}
+    told = [one for one in found if one.change is None or one.change.ratio < 1 - least[one.kind]]
     return sorted(told, key=lambda one: 1.0 if one.change is None else one.change.ratio), list(unknown)
 
 
@@ -248,7 +250,7 @@ def _repeated_loads(case: Case) -> Iterator[Finding]:
     if not found:
         return
     change, reason = case.saved(tiled(case.scop, found, case.sizes))
-    if change is None or change.ratio > 1 - WORTH:
+    if change is None or change.ratio > 1 - _WORTH:
         return
     if len({case.access_at(one.place)[2] for one in found}) < len(found):
         change, reason = None, "loads of an array at several places may share a tile"

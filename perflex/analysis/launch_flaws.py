@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     _Saving = tuple[Change | None, str]
 
-# Of the time, what a finding that is one of time alone must save.
-WORTH = 0.02
+# Of the time, what starts of work-groups must take.
+_STARTING = 0.02
 # The busiest compute unit's share of work-groups over the mean, as found and as mended.
 _UNEVEN, _EVEN = 1.2, 1.1
 _USUAL_GROUP = 256
@@ -62,8 +62,7 @@ def _few_groups(case: Case) -> Iterator[Finding]:
             if few
             else f"the busiest compute unit has {found:.2f} times the mean of {held.groups} work-groups"
         )
-        if few or made[0] is None or made[0].ratio < 1 - WORTH:
-            yield Finding("few-groups" if few else "last-wave", "", 1, what, cure, found, mended, *made)
+        yield Finding("few-groups" if few else "last-wave", "", 1, what, cure, found, mended, *made)
 
 
 def _fillings(case: Case, scop: Scop) -> list[Filling]:
@@ -84,7 +83,7 @@ def _smaller(case: Case, number: int) -> Iterator[tuple[int, Scop]]:
 
 
 def _group_starts(case: Case) -> Iterator[Finding]:
-    if case.without(_STARTS) > 1 - WORTH:
+    if case.without(_STARTS) > 1 - _STARTING:
         return
     for number, launch in enumerate(case.scop.launches):
         size, groups = launch.group_size, case.at(launch.group_count)
@@ -98,9 +97,8 @@ def _group_starts(case: Case) -> Iterator[Finding]:
         if larger is not None:
             mended = case.at(larger.launches[number].group_count)
             made = case.saved(larger)
-        if made[0] is None or made[0].ratio < 1 - WORTH:
-            what = f"{groups:.0f} work-groups of {size} work-item{'' if size == 1 else 's'} to start"
-            yield Finding("group-starts", "", 1, what, cure, groups, mended, *made)
+        what = f"{groups:.0f} work-groups of {size} work-item{'' if size == 1 else 's'} to start"
+        yield Finding("group-starts", "", 1, what, cure, groups, mended, *made)
 
 
 def _occupancy(case: Case) -> Iterator[Finding]:
@@ -123,9 +121,8 @@ def _occupancy(case: Case) -> Iterator[Finding]:
         )
         cure = f"free {now - least} of {now} {unit} to hold one more"
         saving = case.saved(case.scop, least) if by_registers else case.saved(_with_less(case, number, least))
-        if saving[0] is None or saving[0].ratio < 1 - WORTH:
-            more = float(held.groups_per_unit + 1)
-            yield Finding("occupancy", "", 1, what, cure, float(held.groups_per_unit), more, *saving)
+        more = float(held.groups_per_unit + 1)
+        yield Finding("occupancy", "", 1, what, cure, float(held.groups_per_unit), more, *saving)
 
 
 def _holds_more(case: Case, launch: Launch, held: Residency, amount: int, memory: int) -> bool:

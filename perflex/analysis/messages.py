@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from perflex.analysis.finding import MEANINGS, function_place
+from perflex.analysis.finding import MEANINGS
 from perflex.tables import time_text
 from perflex.version import __version__
 
@@ -52,22 +53,26 @@ def messages(of: Explanation, file: str, name: str, at: str = "") -> list[Messag
     made = []
     for one in of.findings:
         header, _, line = one.line.rpartition(":")
-        place = (int(line), one.column) if line else function_place(_text_of(of, file), name)
+        place = (int(line), one.column) if line else _function_place(of, file, name)
         words = f"{one.what}{at and f' at {at}'}; {saving_text(of, one)}"
         made.append(Message(_header(of, header) if header else file, *place, words, one, of))
     return made
 
 
-def _text_of(of: Explanation, file: str) -> str:
-    """Return the source of a kernel, or of the Python file whose function makes it."""
-    if of.kernel is not None or not file.endswith(".py"):
-        return "" if of.kernel is None else of.kernel.source
-    return Path(file).read_text(encoding="utf-8", errors="replace")
+def _function_place(of: Explanation, file: str, name: str) -> tuple[int, int]:
+    """Return line and column of the name of a kernel's function, or of the Python function that makes it."""
+    if of.case is not None and of.case.kernel is not None:
+        place = of.case.kernel.parsed().function.location
+        return place.line, place.column
+    text = Path(file).read_text(encoding="utf-8", errors="replace") if file.endswith(".py") else ""
+    found = re.search(rf"(?<=\bdef ){re.escape(name)}\b", text)
+    before = text[: found.start()] if found else ""
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
 def _header(of: Explanation, name: str) -> str:
     """Return where a header lies: beside the kernel's file or in its folders."""
-    kernel = of.kernel
+    kernel = None if of.case is None else of.case.kernel
     folders = [] if kernel is None else [kernel.path.parent, *map(Path, kernel.folders)]
     found = next((folder / name for folder in folders if (folder / name).is_file()), Path(name))
     return os.path.relpath(found) if found.is_absolute() and found.is_relative_to(Path.cwd()) else str(found)

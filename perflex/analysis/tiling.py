@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from perflex.analysis.cures import fixed
 from perflex.features import QuasiPolynomial
+from perflex.features.polynomials.cardinality import at_sizes
 from perflex.features.scop.numbering import moved
 from perflex.features.scop.scop import Access, Array, Barrier, Loop, Statement
 from perflex.isl import ISL_LOCK, isl
@@ -84,13 +84,21 @@ def _tile(scop: Scop, place: tuple[int, int], sizes: Mapping[str, int]) -> list[
         if any(piece.dim(isl.dim_type.div) for piece in pieces):
             return []
         moves = [any(not one.get_coefficient_val(_IN, dim).is_zero() for one in pieces) for dim in range(dims)]
-        last = fixed(statement.domain, sizes).dim_max_val(dims - 1)
+        last = at_sizes(statement.domain, sizes).dim_max_val(dims - 1)
     free = [axis for axis, extent in enumerate(launch.items) if extent > 1 and not moves[len(launch.groups) + axis]]
     if not moves[-1] or not free:
         return []
     axis = max(free, key=lambda one: launch.items[one])
     times, trips = launch.items[axis], int(last.to_python()) + 1
     return [Tile(place, axis, min(times, trips), times)]
+
+
+def _fixed(of: Any, sizes: Mapping[str, int]) -> Any:
+    """Return a set or map at given sizes, with its parameters."""
+    for name, value in sizes.items():
+        at = of.find_dim_by_name(isl.dim_type.param, name)
+        of = of if at < 0 else of.fix_val(isl.dim_type.param, at, isl.Val(value))
+    return of
 
 
 def tiled(scop: Scop, tiles: Sequence[Tile], sizes: Mapping[str, int]) -> Scop:
@@ -105,7 +113,7 @@ def tiled(scop: Scop, tiles: Sequence[Tile], sizes: Mapping[str, int]) -> Scop:
             return one
         names = [f"d{dim}" for dim in range(one.domain.dim(_SET))]
         image = [*names[:position], f"floor(d{position}/{width})", f"d{position} mod {width}", *names[position + 1 :]]
-        changed = replace(one, domain=fixed(one.domain, sizes))
+        changed = replace(one, domain=_fixed(one.domain, sizes))
         changed = moved(changed, isl.Map(f"{{ [{', '.join(names)}] -> [{', '.join(image)}] }}"))
         order = (*place, 3, one.order[-1]) if one.order else ()
         return replace(changed, loops=(*one.loops, len(launch.loops)), order=order)

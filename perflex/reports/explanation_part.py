@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perflex.analysis.finding import function_place, function_text
 from perflex.calibration.prediction import doubt_lines, prediction_table
 from perflex.html import render
 from perflex.reports.page import Part, calibrated_by
@@ -33,12 +32,10 @@ class ListedLine:
 def listing(one: Explanation) -> list[ListedLine]:
     """Return the lines of a kernel from source code, from that of its name on; none of others."""
     shares = {line.line: line.share for line in one.lines if line.line}
-    if not shares or one.kernel is None:
+    if not shares or one.case is None or one.case.kernel is None:
         return []
-    accesses = one.access_shares()
-    code = _highlighted(one.kernel.source)
-    first = function_place(one.kernel.source, one.kernel.name)[0]
-    last = first + function_text(one.kernel.source, one.kernel.name).count("\n")
+    accesses, code = one.access_shares(), _highlighted(one.case.kernel.source)
+    numbers = [*one.case.function_lines, *shares]
     return [
         ListedLine(
             number,
@@ -47,7 +44,7 @@ def listing(one: Explanation) -> list[ListedLine]:
             accesses.get(str(number), ()),
             [finding for finding in one.findings if finding.line == str(number)],
         )
-        for number in range(min(first, *shares), min(len(code), max(last, *shares)) + 1)
+        for number in range(min(numbers), max(numbers) + 1)
     ]
 
 
