@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features.from_source.host_code import HostCode
 from perflex.features.from_source.parsing import (
     CUDA_HEADERS,
     TOOLKIT,
@@ -71,6 +72,12 @@ class ParsedKernel:
         """Return what stands in a line of the kernel's file or another, without what surrounds it."""
         lines = _lines(self.source if file in {"", str(self.path)} else _read(file))
         return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+    @property
+    def macros(self) -> dict[str, str]:
+        """Texts of macros without parameters that have one meaning in the file, or were given."""
+        given = {name: str(value) for name, value in self.defines.items()}
+        return {name: text for name, (words, text) in HostCode(self.source, given).macros.items() if words is None}
 
     def included(self) -> list[str]:
         """Return the paths of headers."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import takewhile
 
 from perflex.features.from_source.parsing import Node
 
@@ -10,15 +12,18 @@ _LOOPS = {"FOR_STMT", "WHILE_STMT", "DO_STMT"}
 # What ends a statement, not that around it.
 _LEFT_BY = {name: {"BREAK_STMT", "CONTINUE_STMT"} for name in _LOOPS} | {"SWITCH_STMT": {"BREAK_STMT"}}
 _OPENING, _CLOSING = {"(", "[", "{"}, {")", "]", "}"}
+_LOOP_WORDS, _UNROLL = {"for", "while", "do"}, {"unroll", "opencl_unroll_hint"}
 _STEPS = {"x++", "++x", "x--", "--x"}
 
 
 class Header:
     """The parts of a loop."""
 
-    def __init__(self, cursor: Node) -> None:
+    def __init__(self, cursor: Node, unroll: int | None = None) -> None:
         *parts, self.body = cursor.children
         self.cursor = cursor
+        # As `Loop.unroll`.
+        self.unroll = unroll
         # Whether a part of it, or only what it points to.
         self.assigned: dict[Hashable, bool] = {}
         for key, is_part in assigned(cursor):
@@ -40,6 +45,23 @@ class Header:
             if len(there) != len(parts):  # a macro
                 there = _guessed(parts)
             vars(self).update(zip(there, parts, strict=True))
+
+
+def unroll_of(words: Sequence[str], macros: Mapping[str, str]) -> int | None:
+    """Return what stands before a loop of how far to unroll it, as `Loop.unroll`; `macros` are names and texts."""
+    hint = list(takewhile(lambda word: word not in _LOOP_WORDS, words))
+    if "nounroll" in hint:
+        return 1
+    place = next((place for place, word in enumerate(hint) if word in _UNROLL), None)
+    if place is None:
+        return None
+    behind = list(takewhile(lambda word: word != "#", hint[place + 1 :]))
+    # Without a number, or with one that no text tells, it is all.
+    text = next((word for word in behind if word not in _OPENING | _CLOSING), "")
+    for _ in macros:  # each once: some name themselves
+        text = macros.get(text, text).strip("() ")
+    number = re.fullmatch(r"(\d+)[uUlL]*", text)
+    return 0 if number is None else int(number[1]) or None
 
 
 def _filled(words: Sequence[str]) -> list[bool]:

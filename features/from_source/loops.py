@@ -229,6 +229,8 @@ class LoopWalk:
         for key in self._before:
             walk.variables[key] = self._at(key, Integer.of(variable(counter)))
         loop = Loop(counter, walk.guards)
+        if self._header.unroll is not None:
+            walk.recorder.unrolled[counter] = self._header.unroll
         walk.loops.append(loop)
         walk.cursor.enter(counter)
         frame = walk.frames[-1]

@@ -145,7 +145,7 @@ class ScopMaker:
         parent, recorder = None if around is None else self._loops[around], self._recorder
         assumed = "a trip count as stated" if name in recorder.averages else ""
         average = recorder.tests.get(entered, recorder.averages.get(name, Fraction(1)))
-        return Loop(shown_name(name), parent, average=average, assumed=assumed)
+        return Loop(shown_name(name), parent, average=average, assumed=assumed, unroll=recorder.unrolled.get(name))
 
     def _access(self, executed: Executed, access: MemoryAccess, domain: Any, lanes: int) -> Access:
         if access.offset is None:

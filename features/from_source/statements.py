@@ -10,7 +10,7 @@ from perflex.features.from_source.calls import Calls
 from perflex.features.from_source.expressions import Expressions
 from perflex.features.from_source.integers import Integer
 from perflex.features.from_source.iterations import EVERYWHERE, NOWHERE
-from perflex.features.from_source.loop_headers import Header
+from perflex.features.from_source.loop_headers import Header, unroll_of
 from perflex.features.from_source.loops import LoopWalk
 from perflex.features.from_source.parsing import Node
 from perflex.features.from_source.places import space_of
@@ -45,7 +45,8 @@ class Statements:
             "NULL_STMT": lambda _: None,
             "ASM_STMT": self._assembly,
             **dict.fromkeys(("FOR_STMT", "WHILE_STMT", "DO_STMT"), self._loop),
-            **dict.fromkeys(("COMPOUND_STMT", "UNEXPOSED_STMT"), lambda cursor: self._all(cursor.children)),
+            "COMPOUND_STMT": lambda cursor: self._all(cursor.children),
+            "UNEXPOSED_STMT": self._attributed,
         }
 
     def execute(self, cursor: Node) -> None:
@@ -66,8 +67,15 @@ class Statements:
         for statement in statements:
             self.execute(statement)
 
-    def _loop(self, cursor: Node) -> None:
-        header = Header(cursor)
+    def _attributed(self, cursor: Node) -> None:
+        for child in cursor.children:
+            if child.kind in {"FOR_STMT", "WHILE_STMT", "DO_STMT"}:
+                self._loop(child, unroll_of(cursor.words, self._walk.kernel.macros))
+            else:
+                self.execute(child)
+
+    def _loop(self, cursor: Node, unroll: int | None = None) -> None:
+        header = Header(cursor, unroll)
         if header.first is not None:
             self.execute(header.first)
         LoopWalk(self._walk, self.expressions, self.execute, header).execute()

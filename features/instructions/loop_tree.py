@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from perflex.features.polynomials.affine import Affine, without_cases
-from perflex.features.scop.address_maps import MOST_UNROLLED, paths_of
+from perflex.features.scop.address_maps import most_unrolled, paths_of
 from perflex.isl import isl
 
 if TYPE_CHECKING:
@@ -97,7 +97,9 @@ def _nest(scop: Scop, launch: int, mine: list[tuple[int, Statement]]) -> Counted
     nest.loops = dict(sorted(nest.loops.items(), key=lambda entry: entry[1].depth))
     for number, loop in nest.loops.items():
         loop.iterations = _union(list(reached[number].values()))
-        loop.unrolled = _is_constant(loop.iterations, axes + loop.depth - 1)
+        # Lanes of a statement are no loop of the source.
+        most = most_unrolled(scop.launches[launch].loops[number] if number >= 0 else None)
+        loop.unrolled = _is_constant(loop.iterations, axes + loop.depth - 1, most)
     return nest
 
 
@@ -123,10 +125,10 @@ def _union(parts: list[Any]) -> Any:
     return whole.coalesce()
 
 
-def _is_constant(iterations: Any, position: int) -> bool:
+def _is_constant(iterations: Any, position: int, most: int) -> bool:
     """Return whether all that enter a loop execute the same few iterations at all sizes."""
     low, high = iterations.dim_min_val(position), iterations.dim_max_val(position)
-    if not (low.is_int() and high.is_int()) or int((high - low).to_python()) >= MOST_UNROLLED:
+    if not (low.is_int() and high.is_int()) or int((high - low).to_python()) >= most:
         return False
     # Equal limits overall are not enough: each entry must run the whole range.
     every = iterations.project_out(isl.dim_type.set, position, 1).insert_dims(isl.dim_type.set, position, 1)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from perflex.errors import UnsupportedKernelError
 from perflex.features.polynomials.affine import Affine, read_affine, read_constraints
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.scop import Access, Barrier, Scop, Statement
+from perflex.features.scop.scop import Access, Barrier, Loop, Scop, Statement
 from perflex.isl import ISL_LOCK, isl
 
 # What is zero (True), or not negative (False).
@@ -174,8 +174,20 @@ def constant_span(constraints: Iterable[tuple[Affine, bool]], dim: int) -> tuple
     return (max(lower), min(upper)) if lower and upper else None
 
 
-# Compilers unroll loops with up to so many iterations, if the number is known to them.
-MOST_UNROLLED = 32
+# Compilers unroll loops with up to so many iterations, if the number is known to them; and where the source asks for
+# all of them, with any number that stands in a source.
+_MOST_UNROLLED, _MOST_ASKED = 32, 1024
+# What is asked for in part they still unroll as a whole where no more than so many rounds are left; and of one that is
+# to stay a loop so many iterations: NVRTC 11 to 13.
+_MOST_ROUNDS, _MOST_KEPT = 8, 4
+
+
+def most_unrolled(loop: Loop | None = None) -> int:
+    """Return with up to how many iterations a loop is unrolled, if the number is known to compilers."""
+    asked = None if loop is None else loop.unroll
+    if asked is None:
+        return _MOST_UNROLLED
+    return {0: _MOST_ASKED, 1: _MOST_KEPT}.get(asked, _MOST_ROUNDS * asked)
 
 
 def paths_of(number: int, statement: Statement) -> tuple[int, ...]:

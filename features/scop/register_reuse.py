@@ -26,12 +26,12 @@ import numpy as np
 
 from perflex.features.polynomials.affine import Affine
 from perflex.features.scop.address_maps import (
-    MOST_UNROLLED,
     AccessMap,
     Conjunction,
     address_maps,
     bounds_alone,
     constant_span,
+    most_unrolled,
     paths_of,
 )
 from perflex.features.scop.scop import Scop
@@ -180,10 +180,11 @@ class _Values:
             if any(_is_in(loop, around) for around, _ in ends) or not self._unconditional(piece, dim, loop):
                 break
             if any(dim in axis.dims for axis in access.axes):
-                low, high = _constant_span(piece, dim) or (0, MOST_UNROLLED)
+                most = most_unrolled(loops[depth] if depth < len(loops) else None)
+                low, high = _constant_span(piece, dim) or (0, most)
                 points *= high - low + 1
                 uneven = any(dim in axis.floor_dims for axis in access.axes)
-                if high - low >= MOST_UNROLLED or points > _MOST_POINTS or uneven:
+                if high - low >= most or points > _MOST_POINTS or uneven:
                     break
             kept += 1
         return kept

@@ -241,6 +241,9 @@ class Loop(_Part, frozen=True):
     average, assumed
         Executions that one iteration of the domains stands for on average, where data decide (2.5 trips are the
         iterations 0, 1, 2 and the average 5/6), and what the user stated about that, for messages.
+    unroll
+        How many iterations the source asks compilers to write side by side (``#pragma unroll 4``): 1 is none, 0 all of
+        them; None where it says nothing.
     """
 
     name: _Name
@@ -248,6 +251,7 @@ class Loop(_Part, frozen=True):
     kind: _LoopKind = "loop"
     average: Fraction = Fraction(1)
     assumed: str = ""
+    unroll: _Index | None = None
 
 
 class Launch(_Part, frozen=True):
