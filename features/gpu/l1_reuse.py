@@ -14,7 +14,7 @@ for another.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
@@ -46,16 +46,23 @@ _MOST_WAVES, _MANY_UNITS = 4, 16
 
 @dataclass(frozen=True)
 class Trace:
-    """Sectors that are loaded, in order; what a sub-group loads several times at once stands there once."""
+    """Sectors that are loaded or stored, in order; what a sub-group does several times at once stands there once."""
 
     sectors: Integers  # number of each sector, shape (n,); those of different arrays differ
-    bursts: Integers  # number of the sub-group's burst that loads it, ascending, shape (n,)
-    loads: Integers  # how many of the burst's instructions load it, shape (n,)
+    bursts: Integers  # number of the sub-group's burst that touches it, ascending, shape (n,)
+    times: Integers  # how many of the burst's instructions load, or store, it, shape (n,)
+    stored: NDArray[np.bool_]  # whether they store it, shape (n,)
     arrays: Integers  # position in `names` of its array, shape (n,)
     groups: Integers  # number of the work-group, shape (n,)
-    weights: NDArray[np.float64]  # weight of the work-group's turn, shape (n,)
+    turns: Integers  # number of its turn, shape (n,)
+    weights: NDArray[np.float64]  # weight of that turn, shape (n,)
     names: tuple[str, ...]  # the arrays
     cut: bool  # whether the work-groups go on beyond the end
+
+    def part(self, rows: NDArray[np.bool_]) -> Trace:
+        """Return some of it."""
+        columns = (self.sectors, self.bursts, self.times, self.stored, self.arrays, self.groups, self.turns)
+        return Trace(*(column[rows] for column in columns), self.weights[rows], self.names, self.cut)
 
 
 @dataclass(frozen=True)
@@ -105,16 +112,16 @@ def turns_of(
 
 
 def trace_of(launch: ResolvedLaunch, turns: Sequence[Turn], lines: Lines, offsets: dict[str, int]) -> Trace:
-    """Return the loads from global memory of work-groups that run on a compute unit, turn by turn."""
+    """Return loads from and stores to global memory of work-groups that run on a compute unit, turn by turn."""
     names = tuple(name for name, space in launch.spaces.items() if space == "global")
     numbered = list(enumerate((turn, group) for turn, one in enumerate(turns) for group in one.groups))
     most = _MOST_INSTRUCTIONS // max(1, len(numbered))
-    chunks = [chunk for group in numbered for chunk in _group_loads(launch, group, lines, offsets, names, most)]
+    chunks = [chunk for group in numbered for chunk in _group_accesses(launch, group, lines, offsets, names, most)]
     if not chunks:
         empty = np.zeros(0, dtype=np.int64)
-        return Trace(empty, empty, empty, empty, empty, empty.astype(float), names, cut=False)
+        return Trace(empty, empty, empty, empty > 0, empty, empty, empty, empty.astype(float), names, cut=False)
     keys = _joined([chunk.keys for chunk in chunks])
-    places, warps, arrays, sectors = np.concatenate([chunk.rows for chunk in chunks], axis=1)
+    places, warps, arrays, sectors, stored = np.concatenate([chunk.rows for chunk in chunks], axis=1)
     sectors = _moved_apart(sectors, arrays, len(names))
     # Each turn is cut by itself, so that the first column, the turn, is left out.
     ends = {tuple(chunk.last[1:].tolist()) for chunk in chunks if chunk.last is not None}
@@ -122,20 +129,21 @@ def trace_of(launch: ResolvedLaunch, turns: Sequence[Turn], lines: Lines, offset
         # What a piece does beyond its cut is not known, so that the trace ends where the first piece was cut.
         kept = np.all([_before(keys[:, 1:], end) for end in ends], axis=0)
         keys, places, warps = keys[kept], places[kept], warps[kept]
-        arrays, sectors = arrays[kept], sectors[kept]
+        arrays, sectors, stored = arrays[kept], sectors[kept], stored[kept]
     # A sub-group goes on with the next iteration of a loop while it waits for the loads of this one.
-    rounds = _ranks((*keys[:, 1:].T, places)) // _BURST
+    rounds = _ranks((*keys[:, 1:].T, places), stored == 0) // _BURST
     rounds += keys[:, 0] * (int(rounds.max(initial=0)) + 1)
     turn = np.random.default_rng(0).random((int(rounds.max(initial=0)) + 1, int(warps.max(initial=0)) + 1))
-    order = np.lexsort((sectors, turn[rounds, warps], rounds))
-    rounds, warps, arrays, sectors = rounds[order], warps[order], arrays[order], sectors[order]
+    order = np.lexsort((sectors, stored, turn[rounds, warps], rounds))
+    rounds, warps, arrays, sectors, stored = (each[order] for each in (rounds, warps, arrays, sectors, stored))
     burst = np.cumsum(_changes(rounds, warps)) - 1
-    first = np.flatnonzero(_changes(burst, sectors))
-    loads = np.diff(np.append(first, len(sectors)))
-    sub_groups = -(-prod(launch.items) // lines.lanes)
-    groups = warps[first] // sub_groups
-    weights = np.array([turns[turn].weight for _, (turn, _) in numbered])
-    return Trace(sectors[first], burst[first], loads, arrays[first], groups, weights[groups], names, cut=bool(ends))
+    first = np.flatnonzero(_changes(burst, stored, sectors))
+    times = np.diff(np.append(first, len(sectors)))
+    groups = warps[first] // -(-prod(launch.items) // lines.lanes)
+    of_groups = np.array([turn for _, (turn, _) in numbered])[groups]
+    weights = np.array([turn.weight for turn in turns])[of_groups]
+    touched = sectors[first], burst[first], times, stored[first] > 0, arrays[first]
+    return Trace(*touched, groups, of_groups, weights, names, cut=bool(ends))
 
 
 def _moved_apart(sectors: Integers, arrays: Integers, count: int) -> Integers:
@@ -164,24 +172,25 @@ def _firsts(order: Integers, *columns: Integers) -> NDArray[np.bool_]:
     return first
 
 
-def _ranks(columns: Sequence[Integers]) -> Integers:
-    """Return the rank of each row in lexicographic order; equal rows have the same."""
+def _ranks(columns: Sequence[Integers], counted: NDArray[np.bool_]) -> Integers:
+    """Return the rank of each row in lexicographic order; equal rows, and what is not counted, have that before."""
     order = np.lexsort(columns[::-1])
     ranks = np.empty(len(order), dtype=np.int64)
-    ranks[order] = np.cumsum(_changes(*(column[order] for column in columns))) - 1
-    return ranks
+    ranks[order] = np.cumsum(_changes(*(column[order] for column in columns)) & counted[order]) - 1
+    return np.maximum(ranks, 0)
 
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Loads of a statement of one work-group."""
+    """Loads and stores of a statement of one work-group."""
 
-    keys: Integers  # of the schedule, a row for each load
-    rows: Integers  # place in the statement, sub-group, array and sector of each load, shape (4, loads)
+    keys: Integers  # of the schedule, a row for each of them
+    # place in the statement, sub-group, array and sector of each, and whether it is a store, shape (5, accesses)
+    rows: Integers
     last: Integers | None  # key of the last iteration, if more follow that are left out
 
 
-def _group_loads(
+def _group_accesses(
     launch: ResolvedLaunch,
     numbered: tuple[int, tuple[int, tuple[int, ...]]],
     lines: Lines,
@@ -194,15 +203,14 @@ def _group_loads(
     first = len(launch.groups) + len(launch.items)
     for number, piece in enumerate(launch.pieces):
         part = piece.within([(position, position) for position in group])
-        reads = (one for one in piece.issued if one.access.direction == "load")
         # Of values that are in registers already no load is left.
-        loads = [one for one in reads if launch.spaces[one.access.array] == "global" and len(one.offsets)]
-        if part is None or not loads:
+        made = [one for one in piece.issued if launch.spaces[one.access.array] == "global" and len(one.offsets)]
+        if part is None or not made:
             continue
         # Loads whose values are kept over inner loops come before those.
-        for kept in sorted({one.loops for one in loads}, reverse=True):
-            mine = [one for one in loads if one.loops == kept]
-            instructions = sum(len(one.offsets) for one in mine)
+        for kept in sorted({one.loops for one in made}, reverse=True):
+            mine = [one for one in made if one.loops == kept]
+            instructions = sum(len(one.offsets) for one in mine if one.access.direction == "load")
             steps, last = _iterations(part, first, kept, most // max(1, instructions * sub_groups) + 1)
             points = work_items(launch, group)
             points |= {dim: np.asarray(part.ranges[dim][0]) for dim in range(first, len(part.ranges))}
@@ -211,23 +219,30 @@ def _group_loads(
             alive = np.broadcast_to(executing(launch, part, points), (count, prod(launch.items)))
             keys = _keys(part, (turn, number), steps, count)
             addresses = sorted(
-                (one.access.array, one.address.constant + shift, place, shift)
+                (one.access.direction, one.access.array, one.address.constant + shift, place, shift, iterations)
                 for place, one in enumerate(mine)
-                for shift in one.offsets.tolist()
+                for shift, iterations in zip(one.offsets.tolist(), one.iterations.tolist(), strict=True)
             )
-            # Compilers and generators order the loads of a statement by address: neighbours share lines.
+            # Compilers and generators order the loads of a statement by address: neighbours share lines. Stores follow.
             bases = np.stack(
                 [np.broadcast_to(one.address(points) + offsets.get(one.access.array, 0), alive.shape) for one in mine]
             )
-            positions, shifts = np.array([ends for _, _, *ends in addresses]).T
+            positions, shifts = np.array([each[3:5] for each in addresses]).T
             found = np.where(alive, bases[positions] + shifts[:, None, None], IDLE)
             filled = in_sub_groups(found.reshape(-1, found.shape[-1]), lines.lanes)
             filled = filled.reshape(len(addresses), count, *filled.shape[1:])
             sectors, new = first_of_each(filled, lines.sector)
             places, when, warps, _ = np.nonzero(new)
-            arrays = np.array([names.index(array) for array, *_ in addresses])
-            rows = np.stack([places, warps + place_in_unit * sub_groups, arrays[places], sectors[new]])
-            yield _Chunk(keys[when], rows, None if last is None else keys[last])
+            arrays, stored = np.array([(names.index(array), way == "store") for way, array, *_ in addresses]).T
+            warps += place_in_unit * sub_groups
+            rows = np.stack([places, warps, arrays[places], sectors[new], stored[places]])
+            # In those loops stand their loads where they are first needed: as generators write them out.
+            inner = 2 * (len(steps) + 1 + np.arange(kept))
+            inner = inner[inner < 2 * len(part.order)]
+            starts = np.array([low for low, _ in part.ranges[len(part.ranges) - kept :]], dtype=np.int64)
+            placed = keys[when]
+            placed[:, inner] = (np.array([each[5] for each in addresses]).reshape(len(addresses), kept) + starts)[places, : len(inner)]
+            yield _Chunk(placed, rows, None if last is None else keys[last])
 
 
 def _iterations(piece: ResolvedPiece, first: int, kept: int, most: int) -> tuple[dict[int, Integers], int | None]:
@@ -244,6 +259,10 @@ def _iterations(piece: ResolvedPiece, first: int, kept: int, most: int) -> tuple
     return steps, None if count == total else count - 1
 
 
+# Beyond any iteration.
+_LAST = 1 << 50
+
+
 def _keys(piece: ResolvedPiece, place: tuple[int, int], steps: dict[int, Integers], count: int) -> Integers:
     """Return the place of each iteration: its turn, then places in the order and values of loops alternate."""
     turn, number = place
@@ -251,8 +270,8 @@ def _keys(piece: ResolvedPiece, place: tuple[int, int], steps: dict[int, Integer
     columns: list[Integers] = [np.full(count, turn, dtype=np.int64)]
     for depth, step in enumerate(piece.order or (number,)):
         if depth:
-            # Values are kept over loops that have none here.
-            columns.append(values.pop(0) if values else np.full(count, -1, dtype=np.int64))
+            # Beyond what a kept loop has, so that all its iterations come before the end of a cut.
+            columns.append(values.pop(0) if values else np.full(count, _LAST, dtype=np.int64))
         columns.append(np.full(count, step, dtype=np.int64))
     columns += values
     return np.column_stack(columns)
@@ -306,47 +325,117 @@ class Reuse:
     together: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # ... of all that a unit holds
     # loads that find their sector neither loaded before nor still there
     missed: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    # what the L2 cache has lost between two uses by the same work-groups: sectors that DRAM loads again, and stores of
+    # sectors that it has written already
+    reloaded: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    rewritten: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    stores: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # distinct sectors of each instruction
+
+
+@dataclass(frozen=True)
+class Below:
+    """The L2 cache and what a wave needs of it."""
+
+    capacity: float  # bytes
+    units: int  # compute units that share it
+    wave: float  # distinct bytes that a wave loads
+    group: float  # distinct bytes that a work-group loads, on average
+
+    def room(self, trace: Trace, sector: int) -> float:
+        """Return how many of its sectors the work-groups of one unit can use, as all others need as many.
+
+        What several units load is there once.
+        """
+        loads = trace.part(~trace.stored)
+        mine = _firsts(np.lexsort((loads.turns, loads.sectors)), loads.sectors, loads.turns).sum() * sector
+        if trace.cut:
+            alone = _firsts(np.lexsort((loads.groups, loads.sectors)), loads.sectors, loads.groups).sum() * sector
+            mine *= self.group * len(np.unique(loads.groups)) / max(1, alone)
+        mine /= max(1, len(np.unique(loads.turns)))
+        others = min(self.units, max(1.0, self.wave / mine)) if mine else self.units
+        return self.capacity / others / sector
 
 
 def resident_reuse(
-    launch: ResolvedLaunch, resident: int, units: int, capacity: float, lines: Lines, offsets: dict[str, int]
+    launch: ResolvedLaunch,
+    resident: int,
+    capacity: float,
+    lines: Lines,
+    offsets: dict[str, int],
+    below: Below,
 ) -> Reuse:
     """Return what the L1 cache (of `capacity` bytes) serves of the loads of work-groups that run together."""
     samples = _SAMPLES_OF_FEW if resident in _FEW else _SAMPLES
     guards = guards_of(launch)
     running = None if guards.even else np.flatnonzero(guards.running())
-    sampled = [turns_of(launch.groups, resident, units, sample, samples, running) for sample in range(samples)]
+    sampled = [turns_of(launch.groups, resident, below.units, sample, samples, running) for sample in range(samples)]
     traces = [trace_of(launch, turns, lines, offsets) for turns in sampled]
     total = Reuse(cut=any(trace.cut for trace in traces))
     for trace in traces:
-        _add(total, trace, capacity / lines.line, lines.line // lines.sector)
+        if len(trace.sectors):
+            _add(total, trace, capacity / lines.line, lines.line // lines.sector, below.room(trace, lines.sector))
     return total
 
 
-def _add(total: Reuse, trace: Trace, room: float, sectors_per_line: int) -> None:
-    if not len(trace.sectors):
-        return
-    weights = trace.weights
+def _add(total: Reuse, every: Trace, room: float, sectors_per_line: int, room_below: float) -> None:
     if total.cut:
         # The beginning finds an empty cache; where there is no end either, the second half stands for the rest.
-        weights = np.where(trace.bursts >= trace.bursts[-1] // 2, weights, 0.0)
-    _tally(total.loads, trace, weights * trace.loads)
+        every = replace(every, weights=np.where(every.bursts >= every.bursts[-1] // 2, every.weights, 0.0))
+    trace = every.part(~every.stored)
+    weights = trace.weights
+    _tally(total.loads, trace, weights * trace.times)
+    _tally(total.stores, every, every.weights * every.times * every.stored)
     # Sorting is stable: of the loads of a sector, the earliest stands first.
     by_sector = np.argsort(trace.sectors, kind="stable")
     _tally(total.together, trace, weights * _firsts(by_sector, trace.sectors))
     by_group = np.lexsort((trace.groups, trace.sectors))
     _tally(total.alone, trace, weights * _firsts(by_group, trace.sectors, trace.groups))
     lines = trace.sectors // sectors_per_line
-    # Sectors of a line that a burst loads are neighbours, and touch the line once.
-    touch = _changes(lines, trace.bursts)
-    order, first, distance = stack_distances(lines[touch])
-    touches = np.cumsum(touch) - 1
     room *= _usable(lines)
+    order, first, distance, touches = _touches(lines, trace.bursts)
     for share in _SHARES:
         # A line's life ends where it is lost: its sectors are loaded once in each of its lives, which follow in time.
-        life = np.empty(len(order), dtype=np.int64)
-        life[order] = np.cumsum((first | (distance >= share * room))[order])
-        _tally(total.missed, trace, weights * _firsts(by_sector, trace.sectors, life[touches]) / len(_SHARES))
+        life = _lives(order, first | (distance >= share * room))[touches]
+        missed = _firsts(by_sector, trace.sectors, life)
+        _tally(total.missed, trace, weights * missed / len(_SHARES))
+        below = every.stored.copy()
+        below[~every.stored] = missed
+        _add_below(total, every.part(below), room_below)
+
+
+# DRAM is accessed by pairs of sectors.
+_PAIR = 2
+
+
+def _add_below(total: Reuse, trace: Trace, room: float) -> None:
+    """Add what of the misses of L1 and the stores of one unit the L2 cache has lost, so many sectors being its own."""
+    pairs = trace.sectors // _PAIR
+    order, first, distance, touches = _touches(pairs, trace.bursts)
+    life = _lives(order, first | (_PAIR * distance >= room))[touches]
+    for again, size, places, rows in (
+        (total.reloaded, _PAIR, pairs, ~trace.stored), (total.rewritten, 1, trace.sectors, trace.stored),
+    ):  # fmt: skip
+        # What a turn needs that an earlier one has touched is another matter: see `left_in_l2`.
+        part, mine, lives = trace.part(rows), places[rows], life[rows]
+        once = _firsts(np.lexsort((part.turns, mine)), mine, part.turns)
+        each = _firsts(np.lexsort((lives, part.turns, mine)), mine, part.turns, lives)
+        _tally(again, part, part.weights * (each & ~once) * size / len(_SHARES))
+
+
+def _touches(
+    places: Integers, bursts: Integers
+) -> tuple[Integers, NDArray[np.bool_], NDArray[np.float64], Integers]:
+    """Return `stack_distances` of what bursts touch once each, and the number of each row's touch."""
+    # Sectors of a line that a burst loads are neighbours, and touch the line once.
+    touch = _changes(places, bursts)
+    return *stack_distances(places[touch]), np.cumsum(touch) - 1
+
+
+def _lives(order: Integers, begins: NDArray[np.bool_]) -> Integers:
+    """Return the number of each touch's life; `order` and `begins` are sorted as by `stack_distances`."""
+    life = np.empty(len(order), dtype=np.int64)
+    life[order] = np.cumsum(begins[order])
+    return life
 
 
 def _usable(lines: NDArray[np.int64]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from msgspec import structs
@@ -86,18 +86,22 @@ class Issued:
     offsets: np.ndarray  # bytes to add to it, one for each instruction
     itemsize: int  # bytes that a work-item moves with one of them
     loops: int = 0  # number of innermost loops for whose iterations it is executed but once
+    # which iteration of each of those each instruction is for first, counted from 0, shape (instructions, loops)
+    iterations: np.ndarray = field(default_factory=lambda: np.zeros((1, 0), dtype=np.int64))
     source: tuple[int, int] = (-1, -1)  # places of statement and access in the Scop, which several pieces may share
 
     def in_vectors(self, elements: int, lanes: tuple[int, int], dim: int) -> Issued:
         """Return the instructions that move so many neighbours each, along a last dimension with these values."""
         width = elements * self.access.itemsize
-        address, offsets = self.address, self.offsets
+        address, offsets, iterations = self.address, self.offsets, self.iterations
         if not self.loops:
             address = structs.replace(address, terms=tuple(term for term in address.terms if term[0] != dim))
             moved = self.access.itemsize * np.arange(lanes[0], lanes[1] + 1, dtype=np.int64)
             offsets = (offsets[:, None] + moved).ravel()
-        starts = np.unique((address.constant + offsets) // width) * width - address.constant
-        return Issued(self.access, address, starts, width, max(1, self.loops), self.source)
+            iterations = np.zeros((len(offsets), 1), dtype=np.int64)
+        blocks, first = np.unique((address.constant + offsets) // width, return_index=True)
+        starts = blocks * width - address.constant
+        return Issued(self.access, address, starts, width, max(1, self.loops), iterations[first], self.source)
 
 
 @dataclass(frozen=True)
@@ -320,7 +324,8 @@ def _issued(access: ResolvedAccess, found: AccessMap, remaining: Remaining, dims
     own = np.array([axis.constant if axis.denominator == 1 else 0 for axis in found.axes], dtype=np.int64)
     scale = np.array(access.strides, dtype=np.int64) * access.itemsize
     address = Affine(full.constant, terms, full.floors, full.denominator)
-    return Issued(access, address, (remaining.elements - own) @ scale, access.itemsize, remaining.loops)
+    offsets = (remaining.elements - own) @ scale
+    return Issued(access, address, offsets, access.itemsize, remaining.loops, remaining.iterations)
 
 
 def _access(scop: Scop, access: AccessMap, sizes: Mapping[str, int], known: dict[Affine, Affine]) -> ResolvedAccess:

@@ -24,7 +24,7 @@ and devices than those in the tests.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import lcm, prod, sqrt
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ import numpy as np
 
 from perflex.errors import UnsupportedKernelError
 from perflex.features.gpu.l1 import Cycles, GroupVolumes, Lines, average_group, l1_cycles, l1_period
-from perflex.features.gpu.l1_reuse import Reuse, resident_reuse
+from perflex.features.gpu.l1_reuse import Below, Reuse, resident_reuse
 from perflex.features.gpu.launch_footprints import Beforehand, FootprintCounter, Layout, instances
 from perflex.features.gpu.left_in_l2 import Kept, WaveVolumes, gompertz, mean_volumes, recurring_hit
 from perflex.features.gpu.resolved_launch import ResolvedLaunch
@@ -131,6 +131,9 @@ class L1Loads:
 
     shared: Mapping[str, float]  # what another work-group on the same compute unit has loaded already
     repeated: Mapping[str, float]  # what is loaded again, since the cache has lost it
+    # what DRAM loads and stores again, since the L2 cache has lost it as well
+    reloaded: Mapping[str, float] = field(default_factory=dict)
+    rewritten: Mapping[str, float] = field(default_factory=dict)
 
 
 def repeated_by_reuse(group: GroupVolumes, reuse: Reuse) -> L1Loads:
@@ -148,7 +151,13 @@ def repeated_by_reuse(group: GroupVolumes, reuse: Reuse) -> L1Loads:
             shared[name] = compulsory * (1 - reuse.together[name] / reuse.alone[name])
             # Both are sums of the same weights, which rounding may leave apart.
             repeated[name] = group.loads[name] * max(0.0, reuse.missed[name] - reuse.together[name]) / loads
-    return L1Loads(shared, repeated)
+    reloaded, rewritten = (
+        {name: made[name] * size / issued[name] for name, size in again.items() if issued[name]}
+        for made, again, issued in (
+            (group.loads, reuse.reloaded, reuse.loads), (group.stores, reuse.rewritten, reuse.stores),
+        )
+    )  # fmt: skip
+    return L1Loads(shared, repeated, reloaded, rewritten)
 
 
 def assembled(
@@ -179,10 +188,12 @@ def assembled(
         hit_x, hit_y, hit_z = (float(size) for size in rates.hits(wave, name) * waves)
         hit_farther = wave.farther.get(name, 0.0) * waves
         # The same for stores: what L1 writes through beyond the wave's distinct granules is redundant.
-        evicted = rates.store_miss * max(0.0, store - wave_store)
+        rewritten = below_l1.rewritten.get(name, 0.0) * scale
+        evicted = max(rates.store_miss * max(0.0, store - wave_store), rewritten)
         # Loads that no earlier work-group has left in the L2: they come from DRAM for the first time.
         first = max(wave_load - hit_x - hit_y - hit_z - hit_farther, loads_least)
-        dram_capacity = rates.repeated_miss(load, wave_load) * max(0.0, load - first)
+        reloaded = below_l1.reloaded.get(name, 0.0) * scale
+        dram_capacity = max(rates.repeated_miss(load, wave_load) * max(0.0, load - first), reloaded)
         # What stays in L2 from run to run is neither loaded nor, as the next run overwrites it, written back.
         hit_again, kept_store = (1 - rates.again_miss) * first, (1 - rates.again_miss) * wave_store
         arrays[name] = ArrayVolumes(
@@ -292,7 +303,8 @@ def current_volumes(
     if _loads_more_than(parts, before.load):
         farther = mean_volumes(FootprintCounter(launch, layout), waves, Kept(l2, _OVERLAP_MISS))
         parts = replace(parts, wave=farther)
-    below_l1 = repeated_by_reuse(group, resident_reuse(launch, resident, units, l1, lines, offsets))
+    below = Below(l2, units, sum(volumes.load.values()), sum(group.compulsory.values()) / max(1, group.groups))
+    below_l1 = repeated_by_reuse(group, resident_reuse(launch, resident, l1, lines, offsets, below))
     wave_argument = footprint / sqrt(l2 * _L2_REFERENCE)
     # Section 4.5 fits no rate for the x set: the y set's serves both, where there is one.
     y_hit, z_hit = 1 - gompertz(_OVERLAP_MISS, over.l2_y), 1 - gompertz(_OVERLAP_MISS, over.l2_z)

@@ -3,7 +3,8 @@
 The rule, from what compilers with common subexpression elimination, full unrolling and hoisting of invariants do:
 
 * an element that a work-item has loaded, or stored, in an iteration is not loaded again in that iteration, by the same
-  statement or by a later one with the same guards;
+  statement or by a later one, unless that one or any statement between them is executed where the first is not: then
+  the condition around the first has ended, and compilers keep nothing of what was loaded under it;
 * of loops that are unrolled (a constant number of iterations, 32 at most, the rule of instruction counts), each
   distinct element is loaded once;
 * a load that does not depend on a loop is made before it, where the loop's bounds depend on sizes alone; for CPUs also
@@ -18,7 +19,7 @@ Values that do not fit the registers are spilled, which is not seen here.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -35,6 +36,7 @@ from perflex.features.scop.address_maps import (
     paths_of,
 )
 from perflex.features.scop.scop import Scop
+from perflex.isl import ISL_LOCK, isl
 
 # Iterations of unrolled loops that are looked at together; beyond, the outer loops count as not unrolled.
 _MOST_POINTS = 1 << 16
@@ -47,9 +49,11 @@ class Remaining:
 
     # Number of innermost loops over which its values are kept: it is made once for all of their iterations.
     loops: int
-    # Constant parts of the subscripts that are loaded, of which the unrolled loops are part: shape (loads, axes);
-    # none if all values are there already.
+    # Constant parts of the subscripts that are loaded, of which the unrolled loops are part, in the order of the
+    # program: shape (loads, axes); none if all values are there already.
     elements: np.ndarray
+    # Which iteration of each of those loops is the first to need them, counted from 0: shape (loads, loops).
+    iterations: np.ndarray
 
 
 def remaining_loads(scop: Scop, *, triangular: bool = False) -> Mapping[tuple[int, int], Remaining]:
@@ -92,15 +96,71 @@ def _made_loads(scop: Scop, *, triangular: bool) -> list[tuple[Value, Remaining]
     found: list[tuple[Value, Remaining]] = []
     for launch in range(len(scop.launches)):
         pieces = [(place, piece) for place, piece in enumerate(maps) if piece.launch == launch]
-        known: dict[_Key, set[tuple[int, ...]]] = {}
+        conditions, known = _Conditions(scop, launch), defaultdict[_Key, dict[object, set[tuple[int, ...]]]](dict)
         for value in _Values(scop, launch, pieces, triangular=triangular).in_order():
-            there = known.setdefault(value.family, set())
-            new = np.array([one for one in map(tuple, value.elements.tolist()) if one not in there], dtype=np.int64)
+            *family, alone, guards = value.family
+            family_of = known[(*family, alone)]
+            # What only its own statement uses needs no condition that holds on.
+            mine: object = guards if alone is not None else conditions.around(maps[value.place[0]].number, value.depth)
+            there = family_of.setdefault(mine, set())
+            usable = [there] if alone is not None else [each for one, each in family_of.items() if conditions.hold(one)]
+            each = list(map(tuple, value.elements.tolist()))
+            new = np.array([not any(one in some for some in usable) for one in each], dtype=bool)
             if not value.may_lack:
-                there.update(map(tuple, new.tolist()))
+                there.update(each)
             if value.load:
-                found.append((value, Remaining(value.loops, new.reshape(len(new), value.elements.shape[1]))))
+                found.append((value, Remaining(value.loops, value.elements[new], value.iterations[new])))
     return found
+
+
+class _Conditions:
+    """Conditions that statements are executed under, from one statement in the order of the program to the next."""
+
+    def __init__(self, scop: Scop, launch: int) -> None:
+        self._scop = scop
+        numbers = [number for number, one in enumerate(scop.statements) if one.launch == launch and one.order]
+        self._left = sorted(numbers, key=lambda number: (scop.statements[number].order, number), reverse=True)
+        # Dimensions, loops among these, and who fulfils it, by the number of a condition that holds.
+        self._hold: dict[int, tuple[int, tuple[int, ...], isl.Set]] = {}
+        self._begun = 0
+
+    def hold(self, number: object) -> bool:
+        """Return whether a condition holds since it was first asked for."""
+        return number in self._hold
+
+    def around(self, number: int, depth: int) -> int:
+        """Return the condition on so many outermost dimensions that a statement is executed under.
+
+        Statements are asked for in the order of the program.
+        """
+        while number in self._left:
+            self._come_to(self._left.pop())
+        loops = self._loops(number, depth)
+        with ISL_LOCK:
+            mine = self._executed(number, depth)
+            for one, (_, of, other) in self._hold.items():
+                if of == loops and mine.is_equal(other):
+                    return one
+        self._begun += 1
+        self._hold[self._begun] = depth, loops, mine
+        return self._begun
+
+    def _come_to(self, number: int) -> None:
+        with ISL_LOCK:
+            self._hold = {
+                one: (depth, loops, under)
+                for one, (depth, loops, under) in self._hold.items()
+                # Beside the loops around it a condition neither holds nor ends.
+                if loops != self._loops(number, depth) or self._executed(number, depth).is_subset(under)
+            }
+
+    def _loops(self, number: int, depth: int) -> tuple[int, ...]:
+        one = self._scop.statements[number]
+        return one.loops[: depth - self._scop.launches[one.launch].axes]
+
+    def _executed(self, number: int, depth: int) -> isl.Set:
+        domain = self._scop.statements[number].domain
+        return domain.project_out(isl.dim_type.set, depth, domain.dim(isl.dim_type.set) - depth)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,9 +171,11 @@ class Value:
     order: _Key
     load: bool
     family: _Key
+    depth: int  # number of dimensions that it is kept outside of
     rests: tuple[Affine, ...]  # the subscripts without what moves with the loops that it is kept over
     loops: int
-    elements: np.ndarray
+    elements: np.ndarray  # as of `Remaining`
+    iterations: np.ndarray
     # Whether a loop that it is kept over may be empty: then it is not there after it.
     may_lack: bool
 
@@ -166,7 +228,7 @@ class _Values:
         order = statement.order, piece.number, not load, *place
         spans = {dim: _constant_span(piece, dim) or (0, 0) for dim in range(first, piece.dims)}
         may_lack = any(_bounds(piece, dim) is None for dim in range(first, piece.dims))
-        return Value(place, order, load, family, rests, loops, _elements(moving, spans), may_lack)
+        return Value(place, order, load, family, first, rests, loops, *_elements(moving, spans), may_lack)
 
     def _kept_over(self, piece: Conjunction, access: AccessMap) -> int:
         """Return the number of innermost loops over which values of a load are kept."""
@@ -214,15 +276,20 @@ def _is_in(loop: int, loops: tuple[int, ...] | None) -> bool:
     return loops is None or loop in loops
 
 
-def _elements(moving: Sequence[Affine], spans: Mapping[int, tuple[int, int]]) -> np.ndarray:
-    """Return the distinct values of parts of subscripts over loops, shape (elements, axes)."""
+def _elements(moving: Sequence[Affine], spans: Mapping[int, tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct values of parts of subscripts over loops, and when they first occur: as of `Remaining`."""
     # A loop that moves no subscript adds no elements, however many iterations it has.
     ranges = {
         dim: np.arange(low, high + 1) for dim, (low, high) in spans.items() if any(dim in one.dims for one in moving)
     }
     points = dict(zip(ranges, np.ix_(*ranges.values()), strict=True))
     columns = np.broadcast_arrays(*(np.asarray(one(points), dtype=np.int64) for one in moving))
-    return np.unique(np.stack([column.ravel() for column in columns], axis=1), axis=0)
+    every = np.stack([column.ravel() for column in columns], axis=1)
+    first = np.sort(np.unique(every, axis=0, return_index=True)[1])
+    iterations = np.zeros((len(first), len(spans)), dtype=np.int64)
+    for dim, counted in zip(ranges, np.unravel_index(first, columns[0].shape) if ranges else (), strict=True):
+        iterations[:, dim - min(spans)] = counted
+    return every[first], iterations
 
 
 def _split(axis: Affine, first: int) -> tuple[Affine, Affine]:
