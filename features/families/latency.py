@@ -17,6 +17,7 @@ from perflex.features.gpu.volume_result import ArrayVolumes
 from perflex.features.gpu.waves import Filling
 from perflex.features.instructions.instruction_counts import remaining_or_all
 from perflex.features.instructions.operation_slots import slots_of
+from perflex.features.scop.register_reuse import made_of
 from perflex.features.scop.scop import Access, Statement
 from perflex.isl import ISL_LOCK, isl
 
@@ -131,13 +132,13 @@ def _loads(run: MachineRun, launch: int, space: str) -> Iterable[_Load]:
     most: dict[tuple[tuple[int, ...], int], _Load] = {}
     for number, statement in enumerate(scop.statements):
         for place, access in enumerate(statement.accesses):
-            loads, kept_over = remaining.get((number, place), (1, 0))
-            wanted = statement.launch == launch and access.direction == "load" and loads
+            left = [one for one in made_of(remaining, scop, number, place) if one.times]
+            wanted = statement.launch == launch and access.direction == "load" and left
             if not wanted or scop.array(access.array).memory != space:
                 continue
-            dims = statement.domain.dim(isl.dim_type.set) - kept_over
-            domain = statement.domain.project_out(isl.dim_type.set, dims, kept_over)
-            met = run.at(counts_of(scop).executions(domain, launch, lanes))
+            kept_over, domain = left[0].loops, left[0].executions
+            dims = domain.dim(isl.dim_type.set)
+            met = sum(run.at(counts_of(scop).executions(one.executions, launch, lanes)) for one in left)
             loops = sequential_loops(scop, statement)
             loops = loops[: len(loops) - kept_over]
             stopped = any(sequential_loops(scop, one)[: len(loops)] == loops for one in barriers)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,11 +22,12 @@ from perflex.features.instructions.instruction_counts import guard_work, remaini
 from perflex.features.instructions.loop_tree import address_work, nests_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import host_loops, loops_with_barriers
+from perflex.features.scop.register_reuse import MadeByAccess, made_of
 from perflex.features.scop.words import numpy_name
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from perflex.features.counting.chains import Chains
     from perflex.features.families.feature import Sizes
@@ -222,9 +223,7 @@ def _stays_in_memory(scop: Scop, statement: Statement, loop: int) -> bool:
     return False
 
 
-def _accesses(
-    scop: Scop, nest: CountedNest, number: int, loops: list[int], remaining: Mapping[tuple[int, int], tuple[int, int]]
-) -> Iterator[Work]:
+def _accesses(scop: Scop, nest: CountedNest, number: int, loops: list[int], remaining: MadeByAccess) -> Iterator[Work]:
     statement = scop.statements[number]
     weight = scop.weight(statement)
     dims = statement.domain.dim(isl.dim_type.set)
@@ -233,8 +232,10 @@ def _accesses(
         if array.space == "private":
             yield Work(_names("private"), weight, statement.domain, statement.launch, _registers(array.itemsize))
             continue
-        loads, most = (1, 0) if access.direction == "store" else remaining.get((number, place), (1, 0))
-        if not loads:
+        found = made_of({} if access.direction == "store" else remaining, scop, number, place)
+        # Copies of a load differ in where they are made.
+        most = found[0].loops
+        if not any(one.times for one in found):
             continue
         still = _invariant(scop, statement, place, most)
         left = [loop for loop in loops if nest.axes + loop < dims - still]
@@ -247,9 +248,10 @@ def _accesses(
         )
         # A store of all lanes to one element is one.
         registers = {"contiguous": _registers(array.itemsize), "broadcast": 1}.get(lane, 0)
-        kept, loads = (most, loads) if loads <= _REGISTERS else (still, 1)
-        domain = statement.domain.project_out(isl.dim_type.set, dims - kept, kept)
-        yield Work(names, weight * loads, domain, statement.launch, registers)
+        for one in found:
+            made = one if one.times <= _REGISTERS else replace(one, times=1, loops=still)
+            if made.times:
+                yield Work(names, weight * made.times, made.executions, statement.launch, registers)
 
 
 def _access_class(direction: str, pattern: Pattern, width: Width) -> str:

@@ -241,7 +241,9 @@ def _group_accesses(
             inner = inner[inner < 2 * len(part.order)]
             starts = np.array([low for low, _ in part.ranges[len(part.ranges) - kept :]], dtype=np.int64)
             placed = keys[when]
-            placed[:, inner] = (np.array([each[5] for each in addresses]).reshape(len(addresses), kept) + starts)[places, : len(inner)]
+            placed[:, inner] = (np.array([each[5] for each in addresses]).reshape(len(addresses), kept) + starts)[
+                places, : len(inner)
+            ]
             yield _Chunk(placed, rows, None if last is None else keys[last])
 
 
@@ -357,12 +359,7 @@ class Below:
 
 
 def resident_reuse(
-    launch: ResolvedLaunch,
-    resident: int,
-    capacity: float,
-    lines: Lines,
-    offsets: dict[str, int],
-    below: Below,
+    launch: ResolvedLaunch, resident: int, capacity: float, lines: Lines, offsets: dict[str, int], below: Below
 ) -> Reuse:
     """Return what the L1 cache (of `capacity` bytes) serves of the loads of work-groups that run together."""
     samples = _SAMPLES_OF_FEW if resident in _FEW else _SAMPLES
@@ -422,9 +419,7 @@ def _add_below(total: Reuse, trace: Trace, room: float) -> None:
         _tally(again, part, part.weights * (each & ~once) * size / len(_SHARES))
 
 
-def _touches(
-    places: Integers, bursts: Integers
-) -> tuple[Integers, NDArray[np.bool_], NDArray[np.float64], Integers]:
+def _touches(places: Integers, bursts: Integers) -> tuple[Integers, NDArray[np.bool_], NDArray[np.float64], Integers]:
     """Return `stack_distances` of what bursts touch once each, and the number of each row's touch."""
     # Sectors of a line that a burst loads are neighbours, and touch the line once.
     touch = _changes(places, bursts)

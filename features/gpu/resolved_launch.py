@@ -12,9 +12,10 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.polynomials.affine import Affine, Column
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
-from perflex.features.scop.address_maps import AccessMap, Conjunction, address_maps, host_loops, vector_elements
+from perflex.features.scop.address_maps import AccessMap, Conjunction, host_loops, vector_elements
 from perflex.features.scop.register_reuse import Remaining, remaining_loads
 from perflex.features.scop.scop import Scop
+from perflex.features.scop.written_out import copied_maps
 from perflex.isl import ISL_LOCK, computed_once, isl
 
 Ranges = tuple[tuple[int, int], ...]
@@ -151,7 +152,7 @@ def resolve(scop: Scop, sizes: Mapping[str, int], *, register_reuse: bool = True
     Without register reuse, each access of the source is an instruction. A launch without work-items or work-groups, and
     a loop without end, are an `UnsupportedKernelError`.
     """
-    maps = address_maps(scop)
+    maps = [piece for _, piece in copied_maps(scop)]
     remaining = remaining_loads(scop) if register_reuse else {}
     sizes = {name: int(sizes[name]) for name in scop.parameters}
     launches = []

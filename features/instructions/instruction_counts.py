@@ -27,7 +27,7 @@ And they make several instructions of divisions and functions (`perflex.features
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -40,7 +40,7 @@ from perflex.features.instructions.operation_slots import EXCHANGES
 from perflex.features.polynomials.affine import read_affine
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import vector_elements
-from perflex.features.scop.register_reuse import remaining_by_access
+from perflex.features.scop.register_reuse import Made, MadeByAccess, made_of, remaining_by_access
 from perflex.features.scop.scop import Scop
 from perflex.features.scop.wide_loads import wide_loads
 from perflex.features.scop.words import UPDATES
@@ -168,7 +168,7 @@ def _everything(scop: Scop) -> Iterator[Executed]:
         yield Executed("control", scop.weight(barrier), barrier.domain, barrier.launch)
 
 
-def remaining_or_all(scop: Scop, *, triangular: bool = False) -> Mapping[tuple[int, int], tuple[int, int]]:
+def remaining_or_all(scop: Scop, *, triangular: bool = False) -> MadeByAccess:
     """Return what remains of accesses when values stay in registers; nothing is known of those that it lacks."""
     try:
         return remaining_by_access(scop, triangular=triangular)
@@ -177,22 +177,25 @@ def remaining_or_all(scop: Scop, *, triangular: bool = False) -> Mapping[tuple[i
         return {}
 
 
-def _memory_instructions(scop: Scop) -> Mapping[tuple[int, int], tuple[int, int]]:
-    """Return (instructions, innermost loops that they are made once for) of accesses; each of the others is one."""
+def _memory_instructions(scop: Scop) -> MadeByAccess:
+    """Return the instructions of accesses; each of the others is one."""
     made = dict(remaining_or_all(scop))
     for key, elements in vector_elements(scop).items():
-        loads, kept = made.get(key, (1, 0))
-        if loads:
-            # One that is made for each element is one for all neighbours that it moves at once.
-            made[key] = -(-(loads if kept else scop.statements[key[0]].lanes) // elements), max(1, kept)
+        lanes = scop.statements[key[0]].lanes
+        made[key] = tuple(_in_vectors(one, elements, lanes) for one in made_of(made, scop, *key))
     with suppress(UnsupportedKernelError):
         made.update(wide_loads(scop))
     return made
 
 
-def _statement(
-    scop: Scop, number: int, nest: CountedNest, made: Mapping[tuple[int, int], tuple[int, int]]
-) -> Iterator[Executed]:
+def _in_vectors(one: Made, elements: int, lanes: int) -> Made:
+    # One that is made for each element is one for all neighbours that it moves at once.
+    if one.loops or not one.times:
+        return replace(one, times=-(-one.times // elements))
+    return Made(-(-lanes // elements), 1, one.domain)
+
+
+def _statement(scop: Scop, number: int, nest: CountedNest, made: MadeByAccess) -> Iterator[Executed]:
     statement = scop.statements[number]
     weight = scop.weight(statement)
     for operation in statement.operations:
@@ -204,14 +207,12 @@ def _statement(
         yield Executed(kind, weight * operation.count * each, statement.domain, statement.launch)
     for place, access in enumerate(statement.accesses):
         array = scop.array(access.array)
-        times, kept = made.get((number, place), (1, 0))
         operand = array.space == "constant" and not moves(scop, access, nest, number)
-        if array.space == "private" or operand or not times:
+        if array.space == "private" or operand:
             continue
-        dims = statement.domain.dim(isl.dim_type.set)
-        # Loops that values are kept over are innermost: one execution for all of their iterations.
-        domain = statement.domain.project_out(isl.dim_type.set, dims - kept, kept)
-        yield Executed(f"ldst_{array.memory}", weight * times, domain, statement.launch)
+        for one in made_of(made, scop, number, place):
+            if one.times:
+                yield Executed(f"ldst_{array.memory}", weight * one.times, one.executions, statement.launch)
 
 
 def _counters(nest: CountedNest, loops: Iterable[CountedLoop]) -> Iterator[Executed]:

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -29,18 +30,19 @@ from perflex.features.polynomials.affine import Affine
 from perflex.features.scop.address_maps import (
     AccessMap,
     Conjunction,
-    address_maps,
     bounds_alone,
     constant_span,
     most_unrolled,
     paths_of,
 )
 from perflex.features.scop.scop import Scop
+from perflex.features.scop.written_out import Copy, copied_maps, copies_of
 from perflex.isl import ISL_LOCK, isl
 
 # Iterations of unrolled loops that are looked at together; beyond, the outer loops count as not unrolled.
 _MOST_POINTS = 1 << 16
 _Key = tuple[object, ...]
+_Order = tuple[tuple[int, ...], ...]  # of copies: as of `Copy`
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,28 +59,66 @@ class Remaining:
 
 
 def remaining_loads(scop: Scop, *, triangular: bool = False) -> Mapping[tuple[int, int], Remaining]:
-    """Return what remains of loads, by place among `address_maps` and its accesses; others remain as they are."""
+    """Return what remains of loads, by place among `copied_maps` and its accesses; others remain as they are."""
     return scop.derived("remaining loads", (triangular,), lambda: _remaining_loads(scop, triangular=triangular))
 
 
-def remaining_by_access(scop: Scop, *, triangular: bool = False) -> Mapping[tuple[int, int], tuple[int, int]]:
-    """Return (loads, innermost loops that they are made once for) by places of statement and access in the Scop.
+@dataclass(frozen=True)
+class Made:
+    """Loads, or other accesses, that are made alike."""
 
-    Those loops are entered where the statement has an instance in them. `triangular` is as for `remaining_loads`.
+    times: int  # how many
+    loops: int  # number of innermost loops that they are made once for
+    domain: isl.Set  # instances of the statement that they are made for
+
+    @property
+    def executions(self) -> isl.Set:
+        """Where they are made: the instances without those loops."""
+        return self.domain.project_out(isl.dim_type.set, self.domain.dim(isl.dim_type.set) - self.loops, self.loops)
+
+
+# Of accesses, by places of statement and access in the Scop.
+MadeByAccess: TypeAlias = Mapping[tuple[int, int], tuple[Made, ...]]
+
+
+def made_of(made: MadeByAccess, scop: Scop, number: int, place: int) -> tuple[Made, ...]:
+    """Return what is made of an access; one for each instance where nothing else is known."""
+    return made.get((number, place), (Made(1, 0, scop.statements[number].domain),))
+
+
+def remaining_by_access(scop: Scop, *, triangular: bool = False) -> MadeByAccess:
+    """Return the loads that remain of accesses.
+
+    Loops that they are made once for are entered where the statement has an instance in them. `triangular` is as for
+    `remaining_loads`.
     """
 
-    def compute() -> dict[tuple[int, int], tuple[int, int]]:
-        maps, changed = address_maps(scop), remaining_loads(scop, triangular=triangular)
-        found: dict[tuple[int, int], set[tuple[int, int]]] = {}
-        for place, piece in enumerate(maps):
+    def compute() -> MadeByAccess:
+        changed = remaining_loads(scop, triangular=triangular)
+        found: dict[tuple[int, int], list[tuple[Copy, int, int]]] = defaultdict(list)
+        for place, (copy, piece) in enumerate(copied_maps(scop)):
             for position, access in enumerate(piece.accesses):
                 left = changed.get((place, position))
                 each = (1, 0) if left is None else (len(left.elements), left.loops)
-                found.setdefault((piece.number, access.number), set()).add(each)
-        # An access of several pieces is counted over their union, so all have to agree.
-        return {key: each.pop() for key, each in found.items() if len(each) == 1}
+                found[piece.number, access.number].append((copy, *each))
+        return agreed(scop, found)
 
     return scop.derived("remaining loads by access", (triangular,), compute)
+
+
+def agreed(scop: Scop, found: Mapping[tuple[int, int], Sequence[tuple[Copy, int, int]]]) -> MadeByAccess:
+    """Return what is made from (copy, times, loops) of the pieces of accesses."""
+    made: dict[tuple[int, int], tuple[Made, ...]] = {}
+    with ISL_LOCK:
+        for key, each in found.items():
+            alike = {(times, loops) for _, times, loops in each}
+            if len(alike) == 1:
+                ((times, loops),) = alike
+                made[key] = (Made(times, loops, scop.statements[key[0]].domain),)
+            # Several pieces of a copy are counted over their union, so all have to agree.
+            elif len({copy for copy, _, _ in each}) == len(each):
+                made[key] = tuple(Made(times, loops, copy.domain(scop)) for copy, times, loops in each)
+    return made
 
 
 def _remaining_loads(scop: Scop, *, triangular: bool) -> dict[tuple[int, int], Remaining]:
@@ -92,16 +132,16 @@ def made_loads(scop: Scop, *, triangular: bool = False) -> Sequence[tuple[Value,
 
 
 def _made_loads(scop: Scop, *, triangular: bool) -> list[tuple[Value, Remaining]]:
-    maps = address_maps(scop)
+    maps = copied_maps(scop)
     found: list[tuple[Value, Remaining]] = []
     for launch in range(len(scop.launches)):
-        pieces = [(place, piece) for place, piece in enumerate(maps) if piece.launch == launch]
+        pieces = [(place, copy, piece) for place, (copy, piece) in enumerate(maps) if piece.launch == launch]
         conditions, known = _Conditions(scop, launch), defaultdict[_Key, dict[object, set[tuple[int, ...]]]](dict)
         for value in _Values(scop, launch, pieces, triangular=triangular).in_order():
             *family, alone, guards = value.family
             family_of = known[(*family, alone)]
             # What only its own statement uses needs no condition that holds on.
-            mine: object = guards if alone is not None else conditions.around(maps[value.place[0]].number, value.depth)
+            mine: object = guards if alone is not None else conditions.around(maps[value.place[0]][0], value.depth)
             there = family_of.setdefault(mine, set())
             usable = [there] if alone is not None else [each for one, each in family_of.items() if conditions.hold(one)]
             each = list(map(tuple, value.elements.tolist()))
@@ -118,8 +158,9 @@ class _Conditions:
 
     def __init__(self, scop: Scop, launch: int) -> None:
         self._scop = scop
-        numbers = [number for number, one in enumerate(scop.statements) if one.launch == launch and one.order]
-        self._left = sorted(numbers, key=lambda number: (scop.statements[number].order, number), reverse=True)
+        copies = (one for number, every in copies_of(scop).items() for one in every if one.order)
+        mine = (one for one in copies if scop.statements[one.number].launch == launch)
+        self._left = sorted(mine, key=lambda copy: (copy.order, copy.number), reverse=True)
         # Dimensions, loops among these, and who fulfils it, by the number of a condition that holds.
         self._hold: dict[int, tuple[int, tuple[int, ...], isl.Set]] = {}
         self._begun = 0
@@ -128,16 +169,16 @@ class _Conditions:
         """Return whether a condition holds since it was first asked for."""
         return number in self._hold
 
-    def around(self, number: int, depth: int) -> int:
+    def around(self, copy: Copy, depth: int) -> int:
         """Return the condition on so many outermost dimensions that a statement is executed under.
 
         Statements are asked for in the order of the program.
         """
-        while number in self._left:
+        while copy in self._left:
             self._come_to(self._left.pop())
-        loops = self._loops(number, depth)
+        loops = self._loops(copy, depth)
         with ISL_LOCK:
-            mine = self._executed(number, depth)
+            mine = self._executed(copy, depth)
             for one, (_, of, other) in self._hold.items():
                 if of == loops and mine.is_equal(other):
                     return one
@@ -145,21 +186,22 @@ class _Conditions:
         self._hold[self._begun] = depth, loops, mine
         return self._begun
 
-    def _come_to(self, number: int) -> None:
+    def _come_to(self, copy: Copy) -> None:
         with ISL_LOCK:
             self._hold = {
                 one: (depth, loops, under)
                 for one, (depth, loops, under) in self._hold.items()
                 # Beside the loops around it a condition neither holds nor ends.
-                if loops != self._loops(number, depth) or self._executed(number, depth).is_subset(under)
+                if loops != self._loops(copy, depth) or self._executed(copy, depth).is_subset(under)
             }
 
-    def _loops(self, number: int, depth: int) -> tuple[int, ...]:
-        one = self._scop.statements[number]
-        return one.loops[: depth - self._scop.launches[one.launch].axes]
+    def _loops(self, copy: Copy, depth: int) -> tuple[int, ...]:
+        return copy.path[: depth - self._scop.launches[self._scop.statements[copy.number].launch].axes]
 
-    def _executed(self, number: int, depth: int) -> isl.Set:
-        domain = self._scop.statements[number].domain
+    def _executed(self, copy: Copy, depth: int) -> isl.Set:
+        domain = copy.domain(self._scop)
+        for dim, _ in reversed(copy.values):
+            domain = domain.project_out(isl.dim_type.set, dim, 1)
         return domain.project_out(isl.dim_type.set, depth, domain.dim(isl.dim_type.set) - depth)
 
 
@@ -167,11 +209,11 @@ class _Conditions:
 class Value:
     """Elements that an access brings into registers; those of one family may be the same."""
 
-    place: tuple[int, int]  # among `address_maps` and its accesses
+    place: tuple[int, int]  # among `copied_maps` and its accesses
     order: _Key
     load: bool
     family: _Key
-    depth: int  # number of dimensions that it is kept outside of
+    depth: int  # number of dimensions that it is kept inside of, without those of loops that are written out
     rests: tuple[Affine, ...]  # the subscripts without what moves with the loops that it is kept over
     loops: int
     elements: np.ndarray  # as of `Remaining`
@@ -183,60 +225,67 @@ class Value:
 class _Values:
     """The values of a launch's accesses, and how long they live."""
 
-    def __init__(self, scop: Scop, launch: int, pieces: Sequence[tuple[int, Conjunction]], *, triangular: bool) -> None:
+    def __init__(
+        self, scop: Scop, launch: int, pieces: Sequence[tuple[int, Copy, Conjunction]], *, triangular: bool
+    ) -> None:
         self._scop, self._pieces, self._triangular = scop, pieces, triangular
         self._axes = scop.launches[launch].axes
-        times = Counter(piece.number for _, piece in pieces)
-        self._paths = {number: paths_of(number, scop.statements[number]) for number in times}
-        self._single = {number for number in times if times[number] == 1 and not scop.statements[number].guarded}
+        times = Counter(copy for _, copy, _ in pieces)
+        self._paths = {copy.number: paths_of(copy.number, scop.statements[copy.number]) for copy in times}
+        several = {copy.number for copy in times if times[copy] > 1 or scop.statements[copy.number].guarded}
+        self._single = self._paths.keys() - several
         # What ends values: array (None for a barrier), loops around it (None for any), and its order.
-        self._ends: list[tuple[str | None, tuple[int, ...] | None, tuple[int, ...]]] = [
-            (access.array, self._paths[number], scop.statements[number].order)
-            for number in times
-            for access in scop.statements[number].accesses
+        self._ends: list[tuple[str | None, tuple[int, ...] | None, _Order]] = [
+            (access.array, copy.path, copy.order)
+            for copy in times
+            for access in scop.statements[copy.number].accesses
             if access.direction == "store"
         ]
         self._stored = {array for array, *_ in self._ends}
         # A barrier without an order may stand in any loop.
         barriers = (one for one in scop.barriers if one.launch == launch)
-        self._ends += [(None, one.loops if one.order else None, one.order) for one in barriers]
+        self._ends += [(None, one.loops if one.order else None, tuple((n,) for n in one.order)) for one in barriers]
 
     def in_order(self) -> list[Value]:
         """Return them in the order of the program."""
         values = []
-        for place, piece in self._pieces:
+        for place, copy, piece in self._pieces:
             made = self._scop.statements[piece.number].accesses
             if not any(access.atomic for access in made):
                 # What stands in for an unknown subscript is the same for different elements.
                 known = (
                     pair for pair in enumerate(piece.accesses) if pair[1].axes and not made[pair[1].number].assumed
                 )
-                values += [self._value((place, position), piece, access) for position, access in known]
+                values += [self._value((place, position), copy, piece, access) for position, access in known]
         return sorted(values, key=lambda value: value.order)
 
-    def _value(self, place: tuple[int, int], piece: Conjunction, access: AccessMap) -> Value:
+    def _value(self, place: tuple[int, int], copy: Copy, piece: Conjunction, access: AccessMap) -> Value:
         statement, load = self._scop.statements[piece.number], access.direction == "load"
-        loops = self._kept_over(piece, access) if load else 0
+        loops = self._kept_over(copy, piece, access) if load else 0
         first = piece.dims - loops
         rests, moving = zip(*(_split(axis, first) for axis in access.axes), strict=True)
-        around = self._paths[piece.number][: first - self._axes]
-        life = self._life(access.array, around, statement.order, after=not load)
+        around = copy.path[: len(copy.path) - loops]
+        life = self._life(access.array, around, copy.order, after=not load)
         # Without a known order, or under a condition that depends on data, values are of use to the statement alone.
         whose = piece.number if life is None or piece.number not in self._single else None
         guards = frozenset(row for row in piece.constraints if max(row[0].dims, default=0) < first)
         family = access.array, rests, statement.accesses[access.number].strides, around, life, whose, guards
-        order = statement.order, piece.number, not load, *place
+        order = copy.order, piece.number, not load, *place
         spans = {dim: _constant_span(piece, dim) or (0, 0) for dim in range(first, piece.dims)}
         may_lack = any(_bounds(piece, dim) is None for dim in range(first, piece.dims))
-        return Value(place, order, load, family, first, rests, loops, *_elements(moving, spans), may_lack)
+        return Value(
+            place, order, load, family, self._axes + len(around), rests, loops, *_elements(moving, spans), may_lack
+        )
 
-    def _kept_over(self, piece: Conjunction, access: AccessMap) -> int:
+    def _kept_over(self, copy: Copy, piece: Conjunction, access: AccessMap) -> int:
         """Return the number of innermost loops over which values of a load are kept."""
         path, kept, points = self._paths[piece.number], 0, 1
         loops = self._scop.loops_of(self._scop.statements[piece.number])
         ends = self._ends_of(access.array)
         for depth in reversed(range(len(path) if piece.number in self._single else 0)):
             dim, loop = self._axes + depth, path[depth]
+            if loop not in copy.path:
+                break
             if depth < len(loops) and (loops[depth].kind == "host" or loops[depth].average != 1):
                 break
             if any(_is_in(loop, around) for around, _ in ends) or not self._unconditional(piece, dim, loop):
@@ -254,15 +303,15 @@ class _Values:
     def _unconditional(self, piece: Conjunction, dim: int, loop: int) -> bool:
         """Return whether a statement is executed in each iteration of a loop, however many these are."""
         mine = _bounds(piece, dim, triangular=self._triangular)
-        others = (other for _, other in self._pieces if loop in self._paths[other.number])
+        others = (other for *_, other in self._pieces if loop in self._paths[other.number])
         return mine is not None and all(_bounds(other, dim, triangular=self._triangular) == mine for other in others)
 
-    def _ends_of(self, mine: str) -> list[tuple[tuple[int, ...] | None, tuple[int, ...]]]:
+    def _ends_of(self, mine: str) -> list[tuple[tuple[int, ...] | None, _Order]]:
         """Return loops and order of what ends values of an array."""
         at_barriers = mine in self._stored or self._scop.array(mine).space == "local"
         return [(loops, order) for array, loops, order in self._ends if (array == mine if array else at_barriers)]
 
-    def _life(self, mine: str, around: tuple[int, ...], order: tuple[int, ...], *, after: bool) -> int | None:
+    def _life(self, mine: str, around: tuple[int, ...], order: _Order, *, after: bool) -> int | None:
         """Return how many ends of values of an array come before a place, None if that cannot be said."""
         depth = len(around)
         ends = [other for loops, other in self._ends_of(mine) if not around or _is_in(around[-1], loops)]

@@ -18,59 +18,60 @@ Stores to neighbours, which compilers join as well, count one by one, as do load
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import chain
 from math import gcd
 
 import numpy as np
 
-from perflex.features.scop.address_maps import MOST_BYTES, address_maps, vector_elements
-from perflex.features.scop.register_reuse import Remaining, Value, made_loads
+from perflex.features.scop.address_maps import MOST_BYTES, vector_elements
+from perflex.features.scop.register_reuse import MadeByAccess, Remaining, Value, agreed, made_loads
 from perflex.features.scop.scop import Scop
+from perflex.features.scop.written_out import Copy, copied_maps
 
 # Numbers in a block, of scalar types.
 _MOST_ELEMENTS = 4
 
 
-def wide_loads(scop: Scop) -> Mapping[tuple[int, int], tuple[int, int]]:
-    """Return (instructions, innermost loops that they are made once for) by places of statement and access in the Scop.
+def wide_loads(scop: Scop) -> MadeByAccess:
+    """Return instructions by places of statement and access in the Scop.
 
     Has those loads of local memory alone that may be parts of blocks. A block counts for the first of its loads.
     """
     return scop.derived("wide loads", (), lambda: _wide_loads(scop))
 
 
-def _wide_loads(scop: Scop) -> dict[tuple[int, int], tuple[int, int]]:
+def _wide_loads(scop: Scop) -> MadeByAccess:
     families: dict[object, list[tuple[Value, Remaining]]] = {}
     for value, left in made_loads(scop):
-        launch = address_maps(scop)[value.place[0]].launch
+        launch = copied_maps(scop)[value.place[0]][1].launch
         families.setdefault((launch, value.family), []).append((value, left))
-    found: dict[tuple[int, int], set[tuple[int, int, bool]]] = {}
+    found: dict[tuple[int, int], list[tuple[Copy, int, int]]] = {}
+    wide: set[tuple[int, int]] = set()
     for loads in families.values():
         elements = min(_block(scop, value) for value, _ in loads)
         made = _instructions(scop, loads, elements) if elements > 1 else [len(left.elements) for _, left in loads]
         for (value, left), instructions in zip(loads, made, strict=True):
-            found.setdefault(_key(scop, value), set()).add((instructions, left.loops, elements > 1))
-    # An access of several pieces is counted over their union, so all have to agree.
-    agreed = {key: each.pop() for key, each in found.items() if len(each) == 1}
-    return {key: (instructions, loops) for key, (instructions, loops, wide) in agreed.items() if wide}
+            key, (copy, _) = _key(scop, value), copied_maps(scop)[value.place[0]]
+            found.setdefault(key, []).append((copy, instructions, left.loops))
+            wide |= {key} if elements > 1 else set()
+    return agreed(scop, {key: each for key, each in found.items() if key in wide})
 
 
 def _key(scop: Scop, value: Value) -> tuple[int, int]:
-    piece = address_maps(scop)[value.place[0]]
+    _, piece = copied_maps(scop)[value.place[0]]
     return piece.number, piece.accesses[value.place[1]].number
 
 
 def _strides(scop: Scop, value: Value) -> list[int] | None:
     """Return the distances of neighbours along the axes, in elements; None where sizes decide them."""
-    strides = address_maps(scop)[value.place[0]].accesses[value.place[1]].strides
+    strides = copied_maps(scop)[value.place[0]][1].accesses[value.place[1]].strides
     return None if any(stride.parameters for stride in strides) else [int(stride.evaluate({})) for stride in strides]
 
 
 def _block(scop: Scop, value: Value) -> int:
     """Return the number of elements in the largest aligned blocks of a load."""
     piece, position = value.place
-    array = scop.array(address_maps(scop)[piece].accesses[position].array)
+    array = scop.array(copied_maps(scop)[piece][1].accesses[position].array)
     strides = _strides(scop, value)
     if array.space != "local" or strides is None or any(axis.denominator != 1 for axis in value.rests):
         return 1
