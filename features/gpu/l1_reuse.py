@@ -131,7 +131,8 @@ def trace_of(launch: ResolvedLaunch, turns: Sequence[Turn], lines: Lines, offset
         keys, places, warps = keys[kept], places[kept], warps[kept]
         arrays, sectors, stored = arrays[kept], sectors[kept], stored[kept]
     # A sub-group goes on with the next iteration of a loop while it waits for the loads of this one.
-    rounds = _ranks((*keys[:, 1:].T, places), stored == 0) // _BURST
+    columns = (*keys[:, 1:].T, places)
+    rounds = np.maximum(_ranks(columns, stored == 0), _ranks(columns, stored > 0)) // _BURST
     rounds += keys[:, 0] * (int(rounds.max(initial=0)) + 1)
     turn = np.random.default_rng(0).random((int(rounds.max(initial=0)) + 1, int(warps.max(initial=0)) + 1))
     order = np.lexsort((sectors, stored, turn[rounds, warps], rounds))
@@ -437,7 +438,7 @@ def _usable(lines: NDArray[np.int64]) -> float:
     """Return the share of the capacity that lines can use, by how evenly they fall into sets."""
     used = np.bincount(np.unique(lines) % _SETS, minlength=_SETS).astype(float)
     # The number of sets that as many lines would use evenly.
-    even = float(used.sum() ** 2 / (used**2).sum())
+    even = float(used.sum() ** 2 / (used**2).sum()) if len(lines) else _SETS
     return _LEAST + (1 - _LEAST) * (even - 1) / (_SETS - 1)
 
 

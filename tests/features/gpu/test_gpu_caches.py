@@ -197,6 +197,11 @@ def window(step, size, groups):
     return kernel(f"window {step} of {size}", (groups,), size, A=(f"{step}*g0 + i", step * groups + size))
 
 
+def again(size, rounds, groups):
+    """Each work-group goes through data of its own several times."""
+    return kernel(f"again {size}x{rounds}", (groups,), size * rounds, A=(f"{size}*g0 + i % {size}", size * groups))
+
+
 def flattened(row, groups):
     """A stencil of three rows whose work-groups lie on one axis, one step each."""
     loads = {f"A{number}": (f"g0 + {number * row} + 0*i", groups + 2 * row) for number in range(3)}
@@ -221,6 +226,7 @@ KERNELS = [
     ),
     *(window(step, chunks, 400) for step, chunks in ((1, 20), (1, 100), (2, 120), (4, 6))),
     *(flattened(row, 1000) for row in (20, 40, 80, 400)),
+    *(again(size, rounds, 96) for size, rounds in ((4, 5), (50, 3), (60, 5), (100, 3))),
 ]
 LARGE = [pytest.param(kernel, marks=pytest.mark.slow) for kernel in (all_pairs(320), window(1, 500, 400))]
 
@@ -238,3 +244,40 @@ def test_loads_from_dram_are_those_of_a_cache_with_a_capacity(kernel):
     found = estimate_volumes(kernel.scop(), {}, MACHINE, caches="cold")
     assert found.resident_groups * MACHINE.compute_units == RESIDENT
     assert 0.6 * min(true) <= found.total.dram_load <= 1.6 * max(true)
+
+
+@pytest.mark.parametrize(("room", "times"), [(ROOM, 4), (32 * ROOM, 1)])
+def test_sectors_that_are_stored_bit_by_bit(room, times):
+    """Four neighbours of each work-item, in 16 planes: a sector's next element is stored after all planes."""
+    items = 96 * ITEMS
+    index = f"{4 * items}*p + 4*({ITEMS}*g0 + l0) + i"
+    store = Part((), (("out", "store", (index,)),), (("i", 4), ("p", 16)))
+    machine = replace(MACHINE, l2_bytes=room * 512, l2_effective_bytes=room * 512)
+    kernel = UnevenKernel("planes", (96,), (ITEMS,), {"out": (64 * items,)}, (store,))
+    found, once = estimate_volumes(kernel.scop(), {}, machine, caches="cold").total, 64 * items * 8
+    assert found.dram_store == pytest.approx(times * once, rel=0.05)
+    # What is not stored whole is read back.
+    assert found.dram_load == pytest.approx((times - 1) * once, abs=0.05 * once)
+
+
+def test_unrolled_loops_load_in_their_order():
+    """Five neighbours of each work-item, in rows of 40, from 16 planes: a row's next element comes after all planes."""
+    walk = """
+schema: perflex-scop/2
+name: walk
+parameters: []
+launches:
+- {groups: ["640"], items: [8, 32], loops: [{name: j, kind: unrolled}, {name: p, parent: 0, kind: unrolled}]}
+arrays:
+- {name: a, space: global, dtype: float64, shape: ["16", "20480", "40"], strides: ["819200", "40", "1"]}
+statements:
+- name: s
+  domain: "{ [g, l, m, j, p] : 0 <= g < 640 and 0 <= l < 8 and 0 <= m < 32 and 0 <= j < 5 and 0 <= p < 16 }"
+  loops: [0, 1]
+  order: [0, 0, 0]
+  accesses: [{array: a, direction: load, relation: "{ [g, l, m, j, p] -> [p, 32g + m, 5l + j] }"}]
+"""
+    machine = replace(V100, compute_units=4, max_groups_per_unit=4)
+    found = estimate_volumes(scop_from_yaml(walk), {}, machine).total
+    # Between two elements of a sector, each work-item loads from all 16 planes: 640 KiB, which the L1 does not hold.
+    assert found.l2_l1_load == pytest.approx(found.l1_load, rel=0.02)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from oracles.nvrtc import loads_in_ptx, nvrtc_library
 from oracles.oclgrind import needs_oclgrind, run_jobs
 from perflex import estimate_volumes, load_machine
-from perflex.features import Operation, Target, extract_scop, parse_feature
+from perflex.features import Operation, Target, extract_scop, parse_feature, source_kernel
 from perflex.features.gpu.volume_estimate import cache_transactions, local_transactions
 from perflex.features.instructions.instruction_counts import instructions_of
 from support.volume_kernels import convolution
@@ -118,6 +118,51 @@ def test_nvidias_compiler_leaves_as_many_loads():
         # Pointers that nothing else points to keep even what a local barrier could change: ours is more there.
         wanted = of_global - (name == "arrays that are stored to")
         assert loads_in_ptx(cuda(kernel)) == {"global": wanted, "shared": local}, name
+
+
+# Bodies of kernels for work-groups of 32: loads in the code, and those that the work-items of one execute.
+CONDITIONS = {
+    "a stronger one later": (1, 32, "x[i] = a[i]; if (t < 4) y[i] = 2*a[i];"),
+    "one in another": (1, 8, "if (t < 8) { x[i] = a[i]; if (t < 4) y[i] = 2*a[i]; }"),
+    "the same one at once": (1, 4, "if (t < 4) x[i] = a[i]; if (t < 4) y[i] = 2*a[i];"),
+    "the same one again": (2, 8, "if (t < 4) x[i] = a[i]; z[i] = 3; if (t < 4) y[i] = 2*a[i];"),
+    "a stronger one after the first has ended": (2, 12, "if (t < 8) x[i] = a[i]; z[i] = 3; if (t < 4) y[i] = 2*a[i];"),
+    "a weaker one later": (2, 36, "if (t < 4) x[i] = a[i]; y[i] = 2*a[i];"),
+    "unrolled loops": (60, 40 * 32 + 20 * 4, """
+        float s = 0; for (int j = 0; j < 20; j++) s += a[20*i + j] * b[j]; x[i] = s;
+        if (t < 4) { s = 0; for (int j = 0; j < 20; j++) s += a[20*i + j] * b[j + 40]; y[i] = s; }"""),
+}  # fmt: skip
+HEAD = """
+extern "C" __global__ void k(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ x,
+                             float* __restrict__ y, float* __restrict__ z, int n)
+{ int t = threadIdx.x, i = 32*blockIdx.x + t; """
+
+
+def copies():
+    """Rows of 20 by 8 work-items: three copies, of which the last is for four of them."""
+    kernel = lp.make_kernel(
+        "{[e, j, k, p, q]: 0<=e<n and 0<=j,k<20 and 0<=p,q<6}",
+        "y[e, j] = sum(p, u[e, p] * w[j, p]) {id=a}\nz[e, k] = sum(q, v[e, q] * w[k, q]) {id=b, dep=a}",
+        [*floats({"u": "n, 6", "v": "n, 6", "w": "20, 6", "y": "n, 20", "z": "n, 20"}), lp.ValueArg("n", np.int32)],
+        lang_version=(2018, 2),
+    )
+    for name in "jk":
+        kernel = lp.split_iname(kernel, name, 8, inner_tag="l.0", outer_tag="unr")
+    return lp.assume(lp.tag_inames(kernel, "e:g.0"), "n >= 1")
+
+
+def test_values_are_kept_while_their_condition_holds():
+    for name, (_, executed, body) in CONDITIONS.items():
+        assert counted(source_kernel(HEAD + body + "}", "k", local=32, groups="n"), "global") == executed * N, name
+    # The rows of w: three copies, of which the first two are for all, and the third once more under its condition.
+    assert counted(copies(), "global") == (2 * 6 * 8 + 6 * 20 + 6 * 4) * N
+
+
+@pytest.mark.skipif(nvrtc_library() is None, reason="no NVRTC: pip install nvidia-cuda-nvrtc")
+def test_nvidias_compiler_keeps_values_while_their_condition_holds():
+    for name, (loads, _, body) in CONDITIONS.items():
+        assert loads_in_ptx(HEAD + body + "}") == {"global": loads}, name
+    assert loads_in_ptx(cuda(copies())) == {"global": 2 * 6 + 3 * 6 + 6}
 
 
 def cuda(kernel):
