@@ -5,10 +5,13 @@ Slutz, Traiger, Evaluation techniques for storage hierarchies, 1970). That takes
 whole work-group: a work-group that sweeps through planes loads many, of which it needs few at any time, and work-groups
 that a compute unit holds together may need the same ones.
 
-What these load is a trace of sectors. Sub-groups advance together, as a fair scheduler lets them, in the order of the
-schedule. Each issues `_BURST` loads back to back, also from one iteration of a loop to the next; the loads of one
-statement instance are taken in the order of their addresses. Which sub-group comes first is random, since none waits
-for another.
+What these load and store is a trace of sectors. Sub-groups advance together, as a fair scheduler lets them, in the order of the
+schedule, which is that of the iterations in unrolled loops as well. Each issues `_BURST` loads back to back, also from
+one iteration of a loop to the next; the loads of one statement instance are taken in the order of their addresses.
+Which sub-group comes first is random, since none waits for another.
+
+What the L1 cache does not serve goes on to the L2 cache, with all stores. The other compute units do as much at the same
+time, so that a unit's share of the room is what it needs of the data of a wave: what several units load is there once.
 """
 
 from __future__ import annotations
@@ -61,8 +64,17 @@ class Trace:
 
     def part(self, rows: NDArray[np.bool_]) -> Trace:
         """Return some of it."""
-        columns = (self.sectors, self.bursts, self.times, self.stored, self.arrays, self.groups, self.turns)
-        return Trace(*(column[rows] for column in columns), self.weights[rows], self.names, self.cut)
+        return replace(
+            self,
+            sectors=self.sectors[rows],
+            bursts=self.bursts[rows],
+            times=self.times[rows],
+            stored=self.stored[rows],
+            arrays=self.arrays[rows],
+            groups=self.groups[rows],
+            turns=self.turns[rows],
+            weights=self.weights[rows],
+        )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ points:
   that sweeps through planes needs few of them at a time, and work-groups that run together may share them;
 * repeated loads of a wave that does not fit the L2 miss as often as their distance exceeds it (`reuse_beyond`), but for
   loops;
+* loads, and stores of sectors that are not complete, which the same work-group repeats miss the L2 where what all
+  compute units touch between the two does not fit it (`l1_reuse`);
 * DRAM is accessed by pairs of sectors, and the alignment of arrays counts;
 * the y set is one row of work-groups high, and what a reuse has to survive is that set and what the wave newly loads;
 * data that work-groups use in turn, and what waves further back have left, hit as far as they fit (`left_in_l2`);
@@ -131,7 +133,7 @@ class L1Loads:
 
     shared: Mapping[str, float]  # what another work-group on the same compute unit has loaded already
     repeated: Mapping[str, float]  # what is loaded again, since the cache has lost it
-    # what DRAM loads and stores again, since the L2 cache has lost it as well
+    # what DRAM loads and stores again of that and of all stores, since the L2 cache has lost it as well
     reloaded: Mapping[str, float] = field(default_factory=dict)
     rewritten: Mapping[str, float] = field(default_factory=dict)
 
@@ -336,7 +338,8 @@ def _loads_more_than(parts: Parts, least: Mapping[str, int]) -> bool:
 def _load_miss(launch: ResolvedLaunch, oversubscription: float, argument: float) -> float:
     rate = gompertz(_LOAD_MISS, argument)
     # The curve stays at a fifth however large a folded wave is. It is kept where loops load: work-groups of a wave go
-    # through them side by side, so that repeated loads come close together.
+    # through them side by side, so that what several of them load comes close together. What a work-group itself loads
+    # again, however late, are `L1Loads.reloaded`.
     return rate if _loads_in_loops(launch) else max(rate, reuse_beyond(oversubscription))
 
 
