@@ -5,12 +5,12 @@ Slutz, Traiger, Evaluation techniques for storage hierarchies, 1970). That takes
 whole work-group: a work-group that sweeps through planes loads many, of which it needs few at any time, and work-groups
 that a compute unit holds together may need the same ones.
 
-What these load and store is a trace of sectors. Sub-groups advance together, as a fair scheduler lets them, in the order of the
-schedule, which is that of the iterations in unrolled loops as well. Each issues `_BURST` loads back to back, also from
-one iteration of a loop to the next; the loads of one statement instance are taken in the order of their addresses.
-Which sub-group comes first is random, since none waits for another.
+What these load and store is a trace of sectors. Sub-groups advance together, as a fair scheduler lets them, in the
+order of the schedule, which is that of the iterations in unrolled loops as well. Each issues `_BURST` loads back to
+back, also from one iteration of a loop to the next; the loads of one statement instance are taken in the order of their
+addresses. Which sub-group comes first is random, since none waits for another.
 
-What the L1 cache does not serve goes on to the L2 cache, with all stores. The other compute units do as much at the same
+What the L1 cache does not serve goes on to the L2 cache, with all stores. All compute units do as much at the same
 time, so that a unit's share of the room is what it needs of the data of a wave: what several units load is there once.
 """
 
