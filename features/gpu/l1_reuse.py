@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from math import ceil, prod
+from math import ceil, inf, prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,17 +64,8 @@ class Trace:
 
     def part(self, rows: NDArray[np.bool_]) -> Trace:
         """Return some of it."""
-        return replace(
-            self,
-            sectors=self.sectors[rows],
-            bursts=self.bursts[rows],
-            times=self.times[rows],
-            stored=self.stored[rows],
-            arrays=self.arrays[rows],
-            groups=self.groups[rows],
-            turns=self.turns[rows],
-            weights=self.weights[rows],
-        )
+        columns = ("sectors", "bursts", "times", "stored", "arrays", "groups", "turns", "weights")
+        return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
 
 @dataclass(frozen=True)
@@ -143,8 +134,7 @@ def trace_of(launch: ResolvedLaunch, turns: Sequence[Turn], lines: Lines, offset
         keys, places, warps = keys[kept], places[kept], warps[kept]
         arrays, sectors, stored = arrays[kept], sectors[kept], stored[kept]
     # A sub-group goes on with the next iteration of a loop while it waits for the loads of this one.
-    columns = (*keys[:, 1:].T, places)
-    rounds = np.maximum(_ranks(columns, stored == 0), _ranks(columns, stored > 0)) // _BURST
+    rounds = _ranks((*keys[:, 1:].T, places), stored > 0) // _BURST
     rounds += keys[:, 0] * (int(rounds.max(initial=0)) + 1)
     turn = np.random.default_rng(0).random((int(rounds.max(initial=0)) + 1, int(warps.max(initial=0)) + 1))
     order = np.lexsort((sectors, stored, turn[rounds, warps], rounds))
@@ -185,12 +175,13 @@ def _firsts(order: Integers, *columns: Integers) -> NDArray[np.bool_]:
     return first
 
 
-def _ranks(columns: Sequence[Integers], counted: NDArray[np.bool_]) -> Integers:
-    """Return the rank of each row in lexicographic order; equal rows, and what is not counted, have that before."""
+def _ranks(columns: Sequence[Integers], stored: NDArray[np.bool_]) -> Integers:
+    """Return how many different loads, or stores if these are more, are before each row in lexicographic order."""
     order = np.lexsort(columns[::-1])
+    new, stores = _changes(*(column[order] for column in columns)), stored[order]
     ranks = np.empty(len(order), dtype=np.int64)
-    ranks[order] = np.cumsum(_changes(*(column[order] for column in columns)) & counted[order]) - 1
-    return np.maximum(ranks, 0)
+    ranks[order] = np.maximum(np.cumsum(new & ~stores), np.cumsum(new & stores)) - 1
+    return ranks
 
 
 @dataclass(frozen=True)
@@ -361,6 +352,8 @@ class Below:
 
         What several units load is there once.
         """
+        if self.capacity == inf:
+            return inf
         loads = trace.part(~trace.stored)
         mine = _firsts(np.lexsort((loads.turns, loads.sectors)), loads.sectors, loads.turns).sum() * sector
         if trace.cut:
@@ -403,25 +396,35 @@ def _add(total: Reuse, every: Trace, room: float, sectors_per_line: int, room_be
     lines = trace.sectors // sectors_per_line
     room *= _usable(lines)
     order, first, distance, touches = _touches(lines, trace.bursts)
+    below: dict[int, tuple[NDArray[np.bool_], int]] = {}
     for share in _SHARES:
         # A line's life ends where it is lost: its sectors are loaded once in each of its lives, which follow in time.
         life = _lives(order, first | (distance >= share * room))[touches]
         missed = _firsts(by_sector, trace.sectors, life)
         _tally(total.missed, trace, weights * missed / len(_SHARES))
-        below = every.stored.copy()
-        below[~every.stored] = missed
-        _add_below(total, every.part(below), room_below)
+        # A larger share misses part of what a smaller one does: as many are the same.
+        number = int(missed.sum())
+        below[number] = missed, below[number][1] + 1 if number in below else 1
+    for missed, shares in below.values():
+        rows = every.stored.copy()
+        rows[~every.stored] = missed
+        _add_below(total, every.part(rows), room_below, shares / len(_SHARES))
 
 
 # DRAM is accessed by pairs of sectors.
 _PAIR = 2
 
 
-def _add_below(total: Reuse, trace: Trace, room: float) -> None:
+def _add_below(total: Reuse, trace: Trace, room: float, weight: float) -> None:
     """Add what of the misses of L1 and the stores of one unit the L2 cache has lost, so many sectors being its own."""
     pairs = trace.sectors // _PAIR
+    if _PAIR * len(pairs) < room:
+        return
     order, first, distance, touches = _touches(pairs, trace.bursts)
-    life = _lives(order, first | (_PAIR * distance >= room))[touches]
+    lost = _PAIR * distance >= room
+    if not lost.any():
+        return
+    life = _lives(order, first | lost)[touches]
     for again, size, places, rows in (
         (total.reloaded, _PAIR, pairs, ~trace.stored), (total.rewritten, 1, trace.sectors, trace.stored),
     ):  # fmt: skip
@@ -429,7 +432,7 @@ def _add_below(total: Reuse, trace: Trace, room: float) -> None:
         part, mine, lives = trace.part(rows), places[rows], life[rows]
         once = _firsts(np.lexsort((part.turns, mine)), mine, part.turns)
         each = _firsts(np.lexsort((lives, part.turns, mine)), mine, part.turns, lives)
-        _tally(again, part, part.weights * (each & ~once) * size / len(_SHARES))
+        _tally(again, part, part.weights * (each & ~once) * size * weight)
 
 
 def _touches(places: Integers, bursts: Integers) -> tuple[Integers, NDArray[np.bool_], NDArray[np.float64], Integers]:

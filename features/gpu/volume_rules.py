@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import lcm, prod, sqrt
+from math import inf, lcm, prod, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -305,7 +305,13 @@ def current_volumes(
     if _loads_more_than(parts, before.load):
         farther = mean_volumes(FootprintCounter(launch, layout), waves, Kept(l2, _OVERLAP_MISS))
         parts = replace(parts, wave=farther)
-    below = Below(l2, units, sum(volumes.load.values()), sum(group.compulsory.values()) / max(1, group.groups))
+    # What a wave touches at all is no less than what is between two of its loads.
+    below = Below(
+        l2 if over.l2 > 1 else inf,
+        units,
+        sum(volumes.load.values()),
+        sum(group.compulsory.values()) / max(1, group.groups),
+    )
     below_l1 = repeated_by_reuse(group, resident_reuse(launch, resident, l1, lines, offsets, below))
     wave_argument = footprint / sqrt(l2 * _L2_REFERENCE)
     # Section 4.5 fits no rate for the x set: the y set's serves both, where there is one.
