@@ -306,12 +306,8 @@ def current_volumes(
         farther = mean_volumes(FootprintCounter(launch, layout), waves, Kept(l2, _OVERLAP_MISS))
         parts = replace(parts, wave=farther)
     # What a wave touches at all is no less than what is between two of its loads.
-    below = Below(
-        l2 if over.l2 > 1 else inf,
-        units,
-        sum(volumes.load.values()),
-        sum(group.compulsory.values()) / max(1, group.groups),
-    )
+    of_group = sum(group.compulsory.values()) / max(1, group.groups)
+    below = Below(l2 if over.l2 > 1 else inf, units, load, of_group)
     below_l1 = repeated_by_reuse(group, resident_reuse(launch, resident, l1, lines, offsets, below))
     wave_argument = footprint / sqrt(l2 * _L2_REFERENCE)
     # Section 4.5 fits no rate for the x set: the y set's serves both, where there is one.
