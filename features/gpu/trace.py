@@ -1,7 +1,7 @@
 """What the work-groups of a compute unit load and store, in order: a trace of sectors.
 
-Sub-groups advance together, as a fair scheduler lets them, in the order of the schedule, which is that of the iterations
-in unrolled loops as well. Each issues `_BURST` loads back to back, also from one iteration of a loop to the next, but
+Sub-groups advance together, as a fair scheduler lets them, in the order of the schedule, that of the iterations in
+unrolled loops as well. Each issues `_BURST` loads back to back, also from one iteration of a loop to the next, but
 none across a branch; the loads of one statement instance are taken in the order of their addresses. Which sub-group
 comes first is random, since none waits for another.
 """

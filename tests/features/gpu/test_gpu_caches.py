@@ -260,6 +260,31 @@ def test_sectors_that_are_stored_bit_by_bit(room, times):
     assert found.dram_load == pytest.approx((times - 1) * once, abs=0.05 * once)
 
 
+HALVES = """
+schema: perflex-scop/2
+name: halves
+parameters: []
+launches:
+- {groups: ["640"], items: [8, 32], loops: [{name: j, kind: unrolled}]}
+arrays:
+- {name: a, space: global, dtype: float64, shape: ["20480", "16"], strides: ["16", "1"]}
+statements:
+- name: s
+  domain: "{ [g, l, m, j] : 0 <= g < 640 and 0 <= l < 8 and 0 <= m < 32 and 0 <= j < 2LAST }"
+  loops: [0]
+  order: [0, 0]
+  accesses: [{array: a, direction: load, relation: "{ [g, l, m, j] -> [32g + m, 2l + j] }"}]
+"""
+
+
+@pytest.mark.parametrize(("last", "times"), [("", 1), (" and (j = 0 or l < 6)", 2 - 1 / 4)])
+def test_loads_come_together_unless_a_branch_lies_between(last, times):
+    # The L1 has no room for what the other sub-groups load meanwhile.
+    machine = replace(V100, compute_units=4, max_groups_per_unit=8, l1_bytes=8 * KIB)
+    found = estimate_volumes(scop_from_yaml(HALVES.replace("LAST", last)), {}, machine).total
+    assert found.l2_l1_load == pytest.approx(times * 640 * 32 * 16 * 8, rel=0.03)
+
+
 def test_unrolled_loops_load_in_their_order():
     """Five neighbours of each work-item, in rows of 40, from 16 planes: a row's next element comes after all planes."""
     walk = """
