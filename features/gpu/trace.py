@@ -124,7 +124,7 @@ def trace_of(launch: ResolvedLaunch, turns: Sequence[Turn], lines: Lines, offset
         keys, places, warps = keys[kept], places[kept], warps[kept]
         arrays, sectors, stored, guards = arrays[kept], sectors[kept], stored[kept], guards[kept]
     # A sub-group goes on with the next iteration of a loop while it waits for the loads of this one.
-    rounds = _rounds((*keys[:, 1:].T, places), stored > 0, guards)
+    rounds = _rounds((*keys[:, 1:].T, guards, places), stored > 0, guards)
     rounds += keys[:, 0] * (int(rounds.max(initial=0)) + 1)
     turn = np.random.default_rng(0).random((int(rounds.max(initial=0)) + 1, int(warps.max(initial=0)) + 1))
     order = np.lexsort((sectors, stored, turn[rounds, warps], rounds))
@@ -167,7 +167,7 @@ def _rounds(columns: Sequence[Integers], stored: NDArray[np.bool_], guards: Inte
     new, stores, branch = changes(*(column[order] for column in columns)), stored[order], changes(guards[order])
     part, begin = np.cumsum(branch) - 1, np.flatnonzero(branch)
     made = np.stack((new & ~stores, new & stores))
-    before = np.cumsum(made, axis=1) - made
+    before: Integers = np.cumsum(made, axis=1) - made
     ranks = np.max(before - before[:, begin][:, part] + made, axis=0)
     rounds = np.empty(len(order), dtype=np.int64)
     rounds[order] = np.cumsum(changes(part, np.maximum(ranks - 1, 0) // _BURST)) - 1
