@@ -163,6 +163,7 @@ class _Conditions:
         self._left = sorted(mine, key=lambda copy: (copy.order, copy.number), reverse=True)
         # Dimensions, loops among these, and who fulfils it, by the number of a condition that holds.
         self._hold: dict[int, tuple[int, tuple[int, ...], isl.Set]] = {}
+        self._passed: set[Copy] = set()
         self._begun = 0
 
     def hold(self, number: object) -> bool:
@@ -174,7 +175,8 @@ class _Conditions:
 
         Statements are asked for in the order of the program.
         """
-        while copy in self._left:
+        while copy not in self._passed:
+            self._passed.add(self._left[-1])
             self._come_to(self._left.pop())
         loops = self._loops(copy, depth)
         with ISL_LOCK:
