@@ -7,10 +7,11 @@ What is counted is what a compiler makes of the source, by these rules; no count
 * an access of global or local memory is one instruction of ``ldst_global`` or ``ldst_local``, of a vector type one for
   each 16 bytes (`vector_elements`), but loads of values that are in registers already are none, by the rule of
   `perflex.features.scop.register_reuse`, and loads of neighbours in local memory are one for up to 16 bytes, by that of
-  `perflex.features.scop.wide_loads`; private arrays are registers;
+  `perflex.features.scop.wide_loads`; private arrays are registers, but those that
+  `perflex.features.counting.private_memory` finds in memory;
 * what lies in constant memory is an operand of the instruction that uses it where its address is known when the code is
   made; else, as in a loop that is not unrolled, it is loaded (``ldst_constant``);
-* address arithmetic is ``int``, by the rule of `perflex.features.instructions.loop_tree`;
+* address arithmetic is ``int``, by the rule of `perflex.features.counting.loop_tree`;
 * each iteration of a loop is an addition and a comparison (``int``) and a branch (``control``), but a loop of
   32 iterations at most, the same number for all work-items and sizes, is unrolled and takes none;
 * a guard is a comparison (``int``; two instructions more for a division in it) for each of its inequalities, and a
@@ -34,8 +35,9 @@ from fractions import Fraction
 from typing import Any
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features.counting.loop_tree import CountedLoop, CountedNest, address_work, moves, nests_of
+from perflex.features.counting.private_memory import arrays_in_memory
 from perflex.features.counting.scop_counts import ScopCounts, counts_of
-from perflex.features.instructions.loop_tree import CountedLoop, CountedNest, address_work, moves, nests_of
 from perflex.features.instructions.operation_slots import EXCHANGES
 from perflex.features.polynomials.affine import read_affine
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
@@ -46,7 +48,9 @@ from perflex.features.scop.wide_loads import wide_loads
 from perflex.features.scop.words import UPDATES
 from perflex.isl import ISL_LOCK, isl
 
-INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "ldst_constant", "control")
+INSTRUCTION_CLASSES = (
+    "fp32", "fp64", "int", "ldst_global", "ldst_local", "ldst_constant", "ldst_private", "control",
+)  # fmt: skip
 
 _CLASS_OF = {
     **dict.fromkeys(("float16", "bfloat16", "float32", "complex64"), "fp32"),
@@ -206,7 +210,8 @@ def _statement(
         array = scop.array(access.array)
         times, kept = made.get((number, place), (1, 0))
         operand = array.space == "constant" and not moves(scop, access, nest, number)
-        if array.space == "private" or operand or not times:
+        in_register = array.space == "private" and access.array not in arrays_in_memory(scop)
+        if in_register or operand or not times:
             continue
         dims = statement.domain.dim(isl.dim_type.set)
         # Loops that values are kept over are innermost: one execution for all of their iterations.

@@ -98,8 +98,12 @@ def _nest(scop: Scop, launch: int, mine: list[tuple[int, Statement]]) -> Counted
     for number, loop in nest.loops.items():
         loop.iterations = _union(list(reached[number].values()))
         # Lanes of a statement are no loop of the source.
-        most = most_unrolled(scop.launches[launch].loops[number] if number >= 0 else None)
-        loop.unrolled = _is_constant(loop.iterations, axes + loop.depth - 1, most)
+        own = scop.launches[launch].loops[number] if number >= 0 else None
+        most = most_unrolled(own)
+        if own is not None and own.trips is not None:
+            loop.unrolled = own.trips <= most
+        else:
+            loop.unrolled = _is_constant(loop.iterations, axes + loop.depth - 1, most)
     return nest
 
 
