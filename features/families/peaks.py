@@ -57,7 +57,8 @@ def _l1(run: MachineRun) -> float:
 
 def _local(run: MachineRun) -> float:
     total = run.volumes().total
-    return run.unit_seconds(total.local_wavefronts_load + total.local_wavefronts_store)
+    wavefronts = total.local_wavefronts_load + total.local_wavefronts_store
+    return run.unit_seconds(wavefronts / run.machine.local_wavefronts_per_cycle)
 
 
 def _ldst(run: MachineRun) -> float:
@@ -94,6 +95,21 @@ def _atomic(run: MachineRun) -> float:
     return cycles / run.need("clock_hz")
 
 
+def _latency(run: MachineRun) -> float:
+    """Return the time of waits, and of what nothing hides: the instructions of those that take turns.
+
+    While a sub-group waits, others on its compute unit execute; between barriers whole work-groups do.
+    """
+    spent = max(_RESOURCES[name](run) for name in _ON_CHIP)
+    parts = run.fillings()
+    met = {one.launch for one in run.scop.barriers if one.kind != "sub_group"}
+    shares = [
+        one.repeats * one.groups / (one.resident * (1 if one.number in met else one.sub_groups)) for one in parts
+    ]
+    whole = sum(one.repeats * one.groups for one in parts)
+    return latency_seconds(run) + (spent * sum(shares) / whole if whole else 0.0)
+
+
 def _barrier(run: MachineRun) -> float:
     """Return the time of barriers if a compute unit let one sub-group through in each cycle."""
     counts, lanes = counts_of(run.scop), run.need("sub_group_size")
@@ -122,8 +138,9 @@ _RESOURCES: Mapping[str, Callable[[MachineRun], float]] = {
     "atomic_local": lambda run: run.unit_seconds(local_atomic_cycles(run.scop, run.sizes, run.machine)),
     "barrier": _barrier,
     "group": _group,
-    "latency": latency_seconds,
+    "latency": _latency,
 }
+_ON_CHIP = ("issue", "fp32", "fp64", "int32", "special", "ldst", "l1", "local")
 # Latencies are those of memory, local memory and arithmetic.
 _COSTS: Mapping[str, Cost] = {
     **dict.fromkeys(("dram", "l2", "atomic"), "memory"),
