@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from perflex.compiled.nvidia.cubin import GpuCode, compile_cuda
+from perflex.compiled.nvidia.cubin import Compiled, GpuCode, compile_cuda, compiler_of
 from perflex.compiled.program import Argument, CompiledProgram
 from perflex.errors import MachineError, MeasurementError
 from perflex.machines.residency import resources_in_log
+from perflex.timing.launch.kept_code import keep, kept, place_of
 from perflex.timing.launch.plan import size_launch
-from perflex.timing.launch.source_plan import plan_of
+from perflex.timing.launch.source_plan import compile_plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +39,7 @@ def architecture_of(machine: Machine) -> str:
 def code_for_machine(job: SizedKernel, machine: Machine) -> tuple[CompiledProgram, ...]:
     """Compile a kernel for a machine that need not be there, and return the code of its device programs."""
     architecture = architecture_of(machine)
-    plan = plan_of(job, "cuda")
+    plan = compile_plan_of(job)
     launch = size_launch(plan, job.sizes, job.label)
     names = [(program.name, program.argument_names) for program in plan.programs]
     return cuda_programs(plan.code, names, launch, architecture, job.label)
@@ -46,7 +49,7 @@ def cuda_programs(
     code: Code, programs: Sequence[tuple[str, tuple[str, ...]]], launch: SizedLaunch, architecture: str, label: str
 ) -> tuple[CompiledProgram, ...]:
     """Compile CUDA C++ and return the code of its kernels."""
-    compiled = compile_cuda(code.source, architecture, (*OPTIONS, *ADDED, *code.options), code.kernels)
+    compiled = _compiled(code, architecture)
     if not compiled.cubin:
         lines = [line.strip() for line in compiled.log.splitlines() if "error" in line][:_MESSAGE_LINES]
         msg = f"{label}: does not compile for {architecture}: {' | '.join(lines)}"
@@ -60,6 +63,19 @@ def cuda_programs(
         given = tuple(_argument(launch, argument) for argument in arguments)
         found.append(CompiledProgram(name, "cuda", (), given, gpu))
     return tuple(found)
+
+
+def _compiled(code: Code, architecture: str) -> Compiled:
+    """Compile, or take what was compiled of the same text."""
+    added = () if any(option.startswith("-ftz=") for option in code.options) else ADDED
+    options = (*OPTIONS, *added, *code.options)
+    place = place_of(code.source, options, code.kernels, architecture, compiler_of(architecture).version)
+    found = kept(place)
+    with suppress(KeyError, TypeError, ValueError):
+        return Compiled(base64.b64decode(found["cubin"]), found["log"], found["names"])
+    made = compile_cuda(code.source, architecture, options, code.kernels)
+    keep(place, {"cubin": base64.b64encode(made.cubin).decode(), "log": made.log, "names": dict(made.names)})
+    return made
 
 
 def _argument(launch: SizedLaunch, name: str) -> Argument:
