@@ -31,7 +31,9 @@ _VECTOR = re.compile(rf"(?:{_NUMBERS})(?:2|3|4|8|16)")
 # A name in parentheses, and the parenthesis behind it.
 _CAST = re.compile(r"\(\s*(\w+)\s*\)\s*\(")
 # What may stand before a cast; behind other names it is a call.
-_BEFORE = re.compile(r"(?:\b(?:return|else|case)|[^\w)\]\s]|^)\s*\Z")
+_BEFORE = re.compile(
+    r"(?:\b(?:return|else|case)|[^\w)\]\s]|^|#[ \t]*define[ \t]+\w+(?:\([^()]*\))?[ \t])\s*\Z"
+)
 # Strings, and words that C++ does not take as they are.
 _TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\b[A-Za-z_]\w*\b')
 # What is a word of C++ and may be a name in C.
@@ -76,10 +78,11 @@ class _Translation:
 
     def text(self) -> str:
         self._vectors()
+        called = self._called()
         for node in self._parsed.root.children:
             if node.location.file is None or node.location.file.name != str(self._kernel.path):
                 continue
-            if node.kind == "FUNCTION_DECL" and node.is_kernel and node.spelling != self._kernel.name:
+            if node.kind == "FUNCTION_DECL" and node.spelling not in called:
                 self._leave_out(node)
             elif node.kind == "FUNCTION_DECL":
                 self._function(node)
@@ -92,7 +95,7 @@ class _Translation:
             self._edits.append((where, 0, "".join(f"{word} " for word in words if word)))
         parts, place = [], 0
         for start, length, put in sorted(self._edits):
-            # What is written anew may lie in a kernel that is left out.
+            # What is written anew may lie in a function that is left out.
             if start >= place:
                 parts += [self._text[place:start], put]
                 place = start + length
@@ -112,8 +115,19 @@ class _Translation:
         stated = required_work_group(own.path, own.source, own.name, own.defines, own.folders, own.language)
         return [f"#define CL_SIDE_{axis} {side}u" for axis, side in zip("XYZ", stated or (), strict=False)]
 
+    def _called(self) -> set[str]:
+        """Return the names of the functions that the kernel needs; what others use may have no word in CUDA C++."""
+        bodies = {each.spelling: each.body for each in self._parsed.root.children if each.body is not None}
+        found, pending = set[str](), [self._kernel.name]
+        while pending:
+            name = pending.pop()
+            if name not in found and name in bodies:
+                found.add(name)
+                pending += [each.spelling for each in bodies[name].preorder() if each.kind == "CALL_EXPR"]
+        return found
+
     def _leave_out(self, node: Node) -> None:
-        """Leave out another kernel, but for directives, in which others may lie."""
+        """Leave out a function, but for directives, between which others may lie."""
         start, end = node.extent.start.offset, node.extent.end.offset
         kept = "\n".join(found[0] for found in _DIRECTIVE.finditer(self._text, start, end))
         lines = "\n" * (self._text.count("\n", start, end) - kept.count("\n") - 2 * bool(kept))

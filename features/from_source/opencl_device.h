@@ -145,9 +145,11 @@ CL_1_OF(round) CL_1_OF(trunc) CL_1_OF(erf) CL_1_OF(erfc) CL_1_OF(tgamma) CL_1_OF
 CL_1_OF(sign) CL_1_OF(popcount) CL_1_OF(clz) CL_1_OF(native_cos) CL_1_OF(native_sin) CL_1_OF(native_tan)
 CL_1_OF(native_exp) CL_1_OF(native_exp2) CL_1_OF(native_exp10) CL_1_OF(native_log) CL_1_OF(native_log2)
 CL_1_OF(native_log10) CL_1_OF(native_sqrt) CL_1_OF(native_rsqrt) CL_1_OF(native_recip)
+CL_1_OF(half_cos) CL_1_OF(half_sin) CL_1_OF(half_tan) CL_1_OF(half_exp) CL_1_OF(half_exp2) CL_1_OF(half_exp10)
+CL_1_OF(half_log) CL_1_OF(half_log2) CL_1_OF(half_log10) CL_1_OF(half_sqrt) CL_1_OF(half_rsqrt) CL_1_OF(half_recip)
 CL_2_OF(min) CL_2_OF(max) CL_2_OF(fmin) CL_2_OF(fmax) CL_2_OF(fmod) CL_2_OF(pow) CL_2_OF(powr) CL_2_OF(atan2) CL_2_OF(hypot)
 CL_2_OF(copysign) CL_2_OF(fdim) CL_2_OF(remainder) CL_2_OF(step) CL_2_OF(maxmag) CL_2_OF(minmag) CL_2_OF(native_divide)
-CL_2_OF(native_powr) CL_2_OF(mul24) CL_2_OF(mul_hi) CL_2_OF(rotate)
+CL_2_OF(native_powr) CL_2_OF(half_divide) CL_2_OF(half_powr) CL_2_OF(mul24) CL_2_OF(mul_hi) CL_2_OF(rotate)
 CL_3_OF(fma) CL_3_OF(mad) CL_3_OF(mix) CL_3_OF(clamp) CL_3_OF(mad24) CL_3_OF(smoothstep) CL_3_OF(bitselect)
 template <class A, class C, class V = cl_result<A>, class T = cl_element<V>> CL_IN V select(const A &a, const A &b, const C &c)
 { return cl_map<V>([](T x, T y, cl_element<C> z) { return z < 0 ? y : x; }, a, b, c); }
@@ -296,8 +298,39 @@ CL_ATOMIC(cmpxchg, atomicCAS, CL_COMPARED, (W)compared, (W)x)
 #define double4 cl_vec<double, 4>
 #define double8 cl_vec<double, 8>
 #define double16 cl_vec<double, 16>
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+#define HUGE_VAL __longlong_as_double(0x7ff0000000000000LL)
 #define MAXFLOAT 3.402823466e+38f
+#define FLT_EPSILON 1.1920928955078125e-7f
+#define FLT_MAX 3.402823466e+38f
+#define FLT_MIN 1.175494351e-38f
+#define DBL_EPSILON 2.220446049250313e-16
+#define DBL_MAX 1.7976931348623158e+308
+#define DBL_MIN 2.2250738585072014e-308
+#define INT_MAX 2147483647
+#define INT_MIN (-2147483647 - 1)
+#define LONG_MAX 9223372036854775807L
+#define LONG_MIN (-9223372036854775807L - 1)
 #define HUGE_VALF INFINITY
+#define M_E 2.718281828459045
+#define M_E_F 2.71828183f
+#define M_PI 3.141592653589793
+#define M_PI_F 3.14159265f
+#define M_PI_2 1.5707963267948966
+#define M_PI_2_F 1.57079633f
+#define M_PI_4 0.7853981633974483
+#define M_PI_4_F 0.785398163f
+#define M_SQRT2 1.4142135623730951
+#define M_SQRT2_F 1.41421356f
+#define M_SQRT1_2 0.7071067811865476
+#define M_SQRT1_2_F 0.707106781f
+#define M_LOG10E 0.4342944819032518
+#define M_LOG10E_F 0.434294482f
+#define M_LN10 2.302585092994046
+#define M_LN10_F 2.30258509f
+#define M_2_SQRTPI 1.1283791670955126
+#define M_2_SQRTPI_F 1.12837917f
 #define M_LOG2E 1.4426950408889634
 #define M_LOG2E_F 1.44269504f
 #define M_LN2 0.6931471805599453
