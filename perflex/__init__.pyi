@@ -61,6 +61,7 @@ from .store.store import using_store as using_store
 from .studies.judged import Judgement as Judgement
 from .studies.judged import judge as judge
 from .timing.executors.dask import dask_executor as dask_executor
+from .timing.machine_code import machine_code as machine_code
 from .timing.measuring import time_kernel as time_kernel
 from .timing.options import TimingOptions as TimingOptions
 from .timing.results import Timing as Timing

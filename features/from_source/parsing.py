@@ -385,6 +385,13 @@ def _offset(location: Any) -> int:
     return found[-1].value
 
 
+def spelled(node: Node) -> int:
+    """Return where the first word of an expression is written in its file, which may be in a macro."""
+    found = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
+    clang().conf.lib.clang_getSpellingLocation(node.extent.start, *map(ctypes.byref, found))
+    return found[-1].value
+
+
 def language_of(path: Path, source: str) -> Language:
     """Return what a file is written in: its suffix says so, else its text."""
     if path.suffix in LANGUAGES:

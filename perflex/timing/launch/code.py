@@ -16,6 +16,7 @@ from loopy.types import NumpyType
 
 import perflex.isl  # noqa: F401 - mends what loopy misses
 from perflex.caches import mend_entries
+from perflex.features.from_source.opencl_as_cuda import CPP_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -72,17 +73,7 @@ _SUPPLEMENTS: Mapping[str, str] = {
 }
 _NAMES = re.compile(r"\b[A-Za-z_][A-Za-z_0-9]*\b")
 
-# What is a word of C++ and may be a name in C.
-# fmt: off
-_WORDS = frozenset((
-    "alignas", "alignof", "and", "and_eq", "asm", "bitand", "bitor", "catch", "class", "compl", "const_cast",
-    "constexpr", "decltype", "delete", "dynamic_cast", "explicit", "export", "friend", "mutable", "namespace", "new",
-    "noexcept", "not", "not_eq", "nullptr", "operator", "or", "or_eq", "private", "protected", "public",
-    "reinterpret_cast", "static_assert", "static_cast", "template", "this", "thread_local", "throw", "try", "typeid",
-    "typename", "using", "virtual", "wchar_t", "xor", "xor_eq",
-))
-# fmt: on
-_WORD = re.compile(rf"\b(?:{'|'.join(sorted(_WORDS))})\b")
+_WORD = re.compile(rf"\b(?:{'|'.join(sorted(CPP_WORDS))})\b")
 
 
 _VECTORS = {
@@ -167,7 +158,7 @@ class _Builder(CUDACASTBuilder):  # type: ignore[misc]
 
 def cuda_name(name: str) -> str:
     """Return what a name of a kernel or variable is in CUDA C++: another one where it is a word of C++."""
-    return f"{name}_" if name in _WORDS else name
+    return f"{name}_" if name in CPP_WORDS else name
 
 
 def with_supplements(source: str) -> str:
