@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from perflex.errors import MissingSizeError, UnsupportedKernelError
 from perflex.features.polynomials.affine import Affine, integer, read_affine, read_constraints
@@ -398,7 +399,7 @@ def polynomial_record(polynomial: QuasiPolynomial) -> list[Any]:
     """Return a quasi-polynomial as a list of texts, numbers and lists; `polynomial_from_record` restores it."""
     counted, products = polynomial.parts
     pieces = [msgspec.to_builtins(piece) for piece in counted.pieces]
-    deferred = [[polynomial_record(factor), msgspec.to_builtins(sets)] for factor, sets in products]
+    deferred = [[polynomial_record(factor), list(map(_set_record, sets))] for factor, sets in products]
     return [counted.text, list(polynomial.parameters), pieces, deferred]
 
 
@@ -410,6 +411,10 @@ def polynomial_from_record(record: list[Any]) -> QuasiPolynomial:
     vars(made)["parameters"] = tuple(names)
     vars(made.parts[0])["piece_records"] = pieces
     return made
+
+
+def _set_record(one: SetText | Untried) -> str | list[str]:
+    return list(map(str, astuple(one))) if isinstance(one, Untried) else str(one)
 
 
 def _set_of(record: str | list[str]) -> SetText | Untried:
