@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex.features.gpu.integer_sets import order_of
 from perflex.features.gpu.memory_instructions import IDLE, executing, first_of_each, in_sub_groups, work_items
-from perflex.features.gpu.work_group_kinds import guards_of
+from perflex.features.gpu.work_group_kinds import guards_of, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -107,34 +108,36 @@ def turns_of(
 def trace_of(launch: ResolvedLaunch, turns: Sequence[Turn], lines: Lines, offsets: dict[str, int]) -> Trace:
     """Return the loads from global memory of work-groups that run on a compute unit, turn by turn."""
     names = tuple(name for name, space in launch.spaces.items() if space == "global")
-    numbered = list(enumerate((turn, group) for turn, one in enumerate(turns) for group in one.groups))
-    most = _MOST_INSTRUCTIONS // max(1, len(numbered))
-    chunks = [chunk for group in numbered for chunk in _group_loads(launch, group, lines, offsets, names, most)]
+    placed = list(enumerate((turn, group) for turn, one in enumerate(turns) for group in one.groups))
+    most = _MOST_INSTRUCTIONS // max(1, len(placed))
+    chunks = [chunk for group in placed for chunk in _group_loads(launch, group, lines, offsets, names, most)]
     if not chunks:
         empty = np.zeros(0, dtype=np.int64)
         return Trace(empty, empty, empty, empty, empty, empty.astype(float), names, cut=False)
-    keys = _joined([chunk.keys for chunk in chunks])
-    places, warps, arrays, sectors = np.concatenate([chunk.rows for chunk in chunks], axis=1)
-    sectors = _moved_apart(sectors, arrays, len(names))
+    keys, starts = _joined([chunk.keys for chunk in chunks]), np.cumsum([0, *(len(chunk.keys) for chunk in chunks)])
     # Each turn is cut by itself, so that the first column, the turn, is left out.
-    ends = {tuple(chunk.last[1:].tolist()) for chunk in chunks if chunk.last is not None}
+    ranks = _ranks(keys[:, 1:].T)
+    iterations = np.concatenate([chunk.rows[0] + start for chunk, start in zip(chunks, starts, strict=False)])
+    _, places, warps, arrays, sectors = np.concatenate([chunk.rows for chunk in chunks], axis=1)
+    sectors = _moved_apart(sectors, arrays, len(names))
+    ends = [start + chunk.last for chunk, start in zip(chunks, starts, strict=False) if chunk.last is not None]
     if ends:
         # What a piece does beyond its cut is not known, so that the trace ends where the first piece was cut.
-        kept = np.all([_before(keys[:, 1:], end) for end in ends], axis=0)
-        keys, places, warps = keys[kept], places[kept], warps[kept]
+        kept = ranks[iterations] <= ranks[ends].min()
+        iterations, places, warps = iterations[kept], places[kept], warps[kept]
         arrays, sectors = arrays[kept], sectors[kept]
     # A sub-group goes on with the next iteration of a loop while it waits for the loads of this one.
-    rounds = _ranks((*keys[:, 1:].T, places)) // _BURST
-    rounds += keys[:, 0] * (int(rounds.max(initial=0)) + 1)
+    rounds = numbered(ranks[iterations] * (int(places.max(initial=0)) + 1) + places) // _BURST
+    rounds += keys[iterations, 0] * (int(rounds.max(initial=0)) + 1)
     turn = np.random.default_rng(0).random((int(rounds.max(initial=0)) + 1, int(warps.max(initial=0)) + 1))
-    order = np.lexsort((sectors, turn[rounds, warps], rounds))
+    order = order_of(rounds, turn.argsort(axis=1).argsort(axis=1)[rounds, warps], sectors)
     rounds, warps, arrays, sectors = rounds[order], warps[order], arrays[order], sectors[order]
     burst = np.cumsum(_changes(rounds, warps)) - 1
     first = np.flatnonzero(_changes(burst, sectors))
     loads = np.diff(np.append(first, len(sectors)))
     sub_groups = -(-prod(launch.items) // lines.lanes)
     groups = warps[first] // sub_groups
-    weights = np.array([turns[turn].weight for _, (turn, _) in numbered])
+    weights = np.array([turns[turn].weight for _, (turn, _) in placed])
     return Trace(sectors[first], burst[first], loads, arrays[first], groups, weights[groups], names, cut=bool(ends))
 
 
@@ -166,7 +169,7 @@ def _firsts(order: Integers, *columns: Integers) -> NDArray[np.bool_]:
 
 def _ranks(columns: Sequence[Integers]) -> Integers:
     """Return the rank of each row in lexicographic order; equal rows have the same."""
-    order = np.lexsort(columns[::-1])
+    order = order_of(*columns)
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.cumsum(_changes(*(column[order] for column in columns))) - 1
     return ranks
@@ -176,9 +179,9 @@ def _ranks(columns: Sequence[Integers]) -> Integers:
 class _Chunk:
     """Loads of a statement of one work-group."""
 
-    keys: Integers  # of the schedule, a row for each load
-    rows: Integers  # place in the statement, sub-group, array and sector of each load, shape (4, loads)
-    last: Integers | None  # key of the last iteration, if more follow that are left out
+    keys: Integers  # of the schedule, a row for each iteration
+    rows: Integers  # iteration, place in the statement, sub-group, array and sector of each load, shape (5, loads)
+    last: int | None  # the last iteration, if more follow that are left out
 
 
 def _group_loads(
@@ -226,8 +229,8 @@ def _group_loads(
             sectors, new = first_of_each(filled, lines.sector)
             places, when, warps, _ = np.nonzero(new)
             arrays = np.array([names.index(array) for array, *_ in addresses])
-            rows = np.stack([places, warps + place_in_unit * sub_groups, arrays[places], sectors[new]])
-            yield _Chunk(keys[when], rows, None if last is None else keys[last])
+            rows = np.stack([when, places, warps + place_in_unit * sub_groups, arrays[places], sectors[new]])
+            yield _Chunk(keys, rows, last)
 
 
 def _iterations(piece: ResolvedPiece, first: int, kept: int, most: int) -> tuple[dict[int, Integers], int | None]:
@@ -266,17 +269,6 @@ def _joined(keys: list[Integers]) -> Integers:
         joined[start : start + len(key), : key.shape[1]] = key
         start += len(key)
     return joined
-
-
-def _before(keys: Integers, end: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return which keys are not behind another in lexicographic order."""
-    other = (*end, *[-1] * (keys.shape[1] - len(end)))
-    result = np.ones(len(keys), dtype=bool)
-    undecided = np.ones(len(keys), dtype=bool)
-    for column, value in zip(keys.T, other, strict=True):
-        result[undecided & (column > value)] = False
-        undecided &= column == value
-    return result
 
 
 # Sets of the L1 caches of Volta and Turing (Jia et al., Dissecting the NVIDIA Volta GPU architecture via
@@ -332,9 +324,9 @@ def _add(total: Reuse, trace: Trace, room: float, sectors_per_line: int) -> None
         weights = np.where(trace.bursts >= trace.bursts[-1] // 2, weights, 0.0)
     _tally(total.loads, trace, weights * trace.loads)
     # Sorting is stable: of the loads of a sector, the earliest stands first.
-    by_sector = np.argsort(trace.sectors, kind="stable")
+    by_sector = order_of(trace.sectors)
     _tally(total.together, trace, weights * _firsts(by_sector, trace.sectors))
-    by_group = np.lexsort((trace.groups, trace.sectors))
+    by_group = order_of(trace.sectors, trace.groups)
     _tally(total.alone, trace, weights * _firsts(by_group, trace.sectors, trace.groups))
     lines = trace.sectors // sectors_per_line
     # Sectors of a line that a burst loads are neighbours, and touch the line once.
@@ -371,7 +363,7 @@ def stack_distances(lines: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArra
     n / 250. All have shape (n,).
     """
     count = len(lines)
-    order = np.argsort(lines, kind="stable")
+    order = order_of(lines)
     again = np.flatnonzero(lines[order][1:] == lines[order][:-1])
     before = np.full(count, -1, dtype=np.int64)
     before[order[again + 1]] = order[again]
