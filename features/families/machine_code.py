@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perflex.compiled.nvidia.classes import CLASSES, OF_ACCESSES
 from perflex.errors import FeatureError
+from perflex.features.counting.private_memory import PrivateUse
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.counting.touched import Certainty
 from perflex.features.families.feature import Family, Remarks, any_of, kept
@@ -98,6 +100,35 @@ def _gpu_counts(sizes: Mapping[str, int], code: tuple[CompiledProgram, ...], *, 
             for name, count in launch_counts(program.gpu, scalars, accesses=accesses).items():
                 found[name] += count
     return dict(found)
+
+
+@dataclass(frozen=True)
+class GpuLaunch:
+    """What the code of a launch for a GPU executes: instructions of sub-groups by class, and its private memory."""
+
+    counts: Mapping[str, float]
+    private: PrivateUse
+
+
+def gpu_launches(sizes: Mapping[str, int], code: Sequence[CompiledProgram]) -> list[GpuLaunch] | None:
+    """Return what the launches of a kernel execute by their code for a GPU; None where data decide that."""
+    from perflex.compiled.control_flow import UnknownFlowError
+    from perflex.compiled.nvidia.counts import launch_counts
+    from perflex.compiled.nvidia.cubin import kernel_facts
+
+    found = []
+    for program in code:
+        if program.gpu is None:
+            return None
+        scalars = [None if one.is_array else sizes.get(one.name) for one in program.arguments]
+        held = kernel_facts(program.gpu).private_bytes
+        try:
+            counts, words = (launch_counts(program.gpu, scalars, accesses=accesses) for accesses in (False, True))
+        except UnknownFlowError:
+            return None
+        private = PrivateUse(held, words.get("private_words_loaded", 0.0), words.get("private_words_stored", 0.0))
+        found.append(GpuLaunch({**counts, **words}, private))
+    return found
 
 
 def _of_cpu(what: str, found: CodeValues) -> float:

@@ -13,8 +13,6 @@ from perflex.features.families.feature import Cost, Family, any_of, estimated_of
 from perflex.features.families.latency import latency_seconds
 from perflex.features.families.machine_run import MachineRun
 from perflex.features.gpu.volume_estimate import local_atomic_cycles
-from perflex.features.instructions.instruction_counts import instructions_of
-from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 
 # A wavefront is what four-byte words of 32 work-items take.
 _WAVEFRONT_BYTES = 128
@@ -63,9 +61,7 @@ def _local(run: MachineRun) -> float:
 
 def _ldst(run: MachineRun) -> float:
     """Return the time that the addresses of loads and stores take, of any memory."""
-    found = instructions_of(run.scop, run.target.sub_group_size)
-    made = [count for kind, count in found.items() if kind.startswith("ldst")]
-    lanes = run.at(QuasiPolynomial.total(made)) * run.target.sub_group_size
+    lanes = run.accesses() * run.target.sub_group_size
     return run.unit_seconds(lanes / run.machine.load_store_units)
 
 

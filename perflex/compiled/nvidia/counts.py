@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from perflex.compiled.control_flow import BlockFacts, Totals, UnknownFlowError, block_executions, loops_of
-from perflex.compiled.nvidia.classes import OF_ACCESSES, classes_of, is_access
+from perflex.compiled.nvidia.classes import OF_ACCESSES, classes_of, is_access, private_words
 from perflex.compiled.nvidia.cubin import INSTRUCTION_BYTES, GpuInstruction, disassembled, kernel_facts
 from perflex.compiled.nvidia.flow import blocks_of, sliced, ways_of
 from perflex.compiled.nvidia.spans import DATA, IDS, Mark, Split, id_between
@@ -259,6 +259,8 @@ def _block_counts(block: GpuBlock) -> defaultdict[str, float]:
         counts["instructions"] += one.name != "NOP"
         for name in classes_of(one):
             counts[name] += 1
+        if (words := private_words(one)) is not None:
+            counts[words[0]] += words[1]
     return counts
 
 
