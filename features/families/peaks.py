@@ -22,6 +22,8 @@ _WAVEFRONT_BYTES = 128
 _NEIGHBOURS = 1.5
 _WIDE_UPDATE = 3.2
 _WORD_BYTES = 4
+# What `general_gpu` usually has as p_sharp.
+_SHARPNESS = 3.5
 # The L2 cache takes a sector that a store writes in part as if it moved what is left of it three times: transposes and
 # strided stores on an H100, an RTX 4070 and a GTX TITAN X, which write 5 to 24 such sectors in a cycle whether there is
 # one word in them or two.
@@ -92,18 +94,21 @@ def _atomic(run: MachineRun) -> float:
 
 
 def _latency(run: MachineRun) -> float:
-    """Return the time of waits, and of what nothing hides: the instructions of those that take turns.
+    """Return the time of waits, and of what no other work hides: the instructions of those that take turns.
 
-    While a sub-group waits, others on its compute unit execute; between barriers whole work-groups do.
+    While a sub-group waits, others on its compute unit execute; between barriers whole work-groups do. Where one alone
+    is there, waits and instructions add up: beyond the instructions' own time in a smooth maximum (`_SHARPNESS`).
     """
-    spent = max(_RESOURCES[name](run) for name in _ON_CHIP)
-    parts = run.fillings()
-    met = {one.launch for one in run.scop.barriers if one.kind != "sub_group"}
-    shares = [
-        one.repeats * one.groups / (one.resident * (1 if one.number in met else one.sub_groups)) for one in parts
-    ]
+    waits, parts = latency_seconds(run), run.fillings()
     whole = sum(one.repeats * one.groups for one in parts)
-    return latency_seconds(run) + (spent * sum(shares) / whole if whole else 0.0)
+    if not whole:
+        return waits
+    met = {one.launch for one in run.scop.barriers if one.kind != "sub_group"}
+    taking_turns = (one.resident * (1 if one.number in met else one.sub_groups) for one in parts)
+    shares = sum(one.repeats * one.groups / each for one, each in zip(parts, taking_turns, strict=True))
+    alone = max(_RESOURCES[name](run) for name in _ON_CHIP) * shares / whole
+    together: float = ((waits + alone) ** _SHARPNESS - alone**_SHARPNESS) ** (1 / _SHARPNESS)
+    return together
 
 
 def _barrier(run: MachineRun) -> float:
