@@ -71,12 +71,14 @@ class CountedNest:
 
 def nests_of(scop: Scop) -> list[CountedNest]:
     """Return the loop nests of all launches that execute a statement."""
-    nests = []
-    for launch in range(len(scop.launches)):
-        mine = [(n, statement) for n, statement in enumerate(scop.statements) if statement.launch == launch]
-        if mine:
-            nests.append(_nest(scop, launch, mine))
-    return nests
+
+    def compute() -> list[CountedNest]:
+        found: dict[int, list[tuple[int, Statement]]] = {}
+        for number, statement in enumerate(scop.statements):
+            found.setdefault(statement.launch, []).append((number, statement))
+        return [_nest(scop, launch, mine) for launch, mine in sorted(found.items())]
+
+    return scop.derived("loop nests", (), compute)
 
 
 def _nest(scop: Scop, launch: int, mine: list[tuple[int, Statement]]) -> CountedNest:

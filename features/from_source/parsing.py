@@ -242,11 +242,11 @@ class Node:
         """Whether a function can be launched."""
         if any(child.kind == "CUDAGLOBAL_ATTR" for child in self.children):
             return True
-        head = takewhile(lambda word: word != "{", (token.spelling for token in self._tokens()))
-        if not {"__kernel", "kernel", "__global__"}.isdisjoint(head):
+        # Macros of the command line are no words of the file, of which some functions have thousands.
+        if clang().conf.lib.clang_getFunctionTypeCallingConv(self.cursor.type) == _OTHER_CONVENTION:
             return True
-        # Macros of the command line are no words of the file.
-        return bool(clang().conf.lib.clang_getFunctionTypeCallingConv(self.cursor.type) == _OTHER_CONVENTION)
+        head = takewhile(lambda word: word != "{", (token.spelling for token in self._tokens()))
+        return not {"__kernel", "kernel", "__global__"}.isdisjoint(head)
 
     @computed_once
     def qualified(self) -> str:

@@ -60,7 +60,7 @@ class Intervals:
         """Return the union of any intervals."""
         if starts.size < 2:
             return cls(starts, ends)
-        order = order_of(starts)
+        order = np.argsort(starts, kind="stable")
         # A long interval may reach beyond later ones, so gaps are sought against the largest end so far.
         starts, reach = starts[order], np.maximum.accumulate(ends[order])
         breaks = np.flatnonzero(starts[1:] > reach[:-1] + 1)

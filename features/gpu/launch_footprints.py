@@ -345,7 +345,8 @@ class FootprintCounter:
             total = imager.image(Affine(0, ()), access)
             grouped = imager.groups(access)
             alone = [[axis] for axis in range(len(access.axes)) if not any(axis in group for group in grouped)]
-            for axes in grouped + alone:
+            # Neighbours first: they make long intervals, of which there are few.
+            for axes in sorted(grouped + alone, key=lambda axes: min(abs(access.strides[axis]) for axis in axes)):
                 added = imager.image(access.linear(axes), access)
                 imager.check(len(total.starts) * len(added.starts), access)
                 total = total.plus(added)

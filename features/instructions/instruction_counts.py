@@ -165,7 +165,7 @@ def _everything(scop: Scop) -> Iterator[Executed]:
             if times:
                 yield Executed("int", times * loop.weight, loop.iterations, nest.launch)
         yield from _counters(nest, (loop for loop in nest.loops.values() if not loop.unrolled))
-        yield from guard_work(scop, nest)
+    yield from _guards(scop)
     for launch in range(len(scop.launches)):
         yield Executed("control", Fraction(1), None, launch)
     for barrier in scop.barriers:
@@ -229,9 +229,21 @@ def guard_work(scop: Scop, nest: CountedNest) -> Iterator[Executed]:
     """Yield the tests of guards: of statements, and of loops that not all work-items enter."""
     seen: _Seen = set()
     yield from _loop_guards(nest, seen)
-    for number in nest.paths:
+    for number in _guarded_alike(scop, nest):
         loop = nest.around(number)[-1]
         yield from _tested(scop.statements[number].domain, loop, nest, seen)
+
+
+def _guards(scop: Scop) -> list[Executed]:
+    return scop.derived("guards", (), lambda: [one for nest in nests_of(scop) for one in guard_work(scop, nest)])
+
+
+def _guarded_alike(scop: Scop, nest: CountedNest) -> Iterable[int]:
+    """Return the first statement of each domain in each loop: the tests of others are seen already."""
+    first: dict[object, int] = {}
+    for number, path in nest.paths.items():
+        first.setdefault((path, scop.statements[number].isl_text), number)
+    return first.values()
 
 
 def _loop_guards(nest: CountedNest, seen: _Seen) -> Iterator[Executed]:
@@ -274,7 +286,7 @@ def spared_tests(scop: Scop, sub_group_size: int) -> tuple[QuasiPolynomial, Quas
     def compute() -> list[Executed]:
         with ISL_LOCK:
             nests = nests_of(scop)
-            everywhere = [one for nest in nests for one in guard_work(scop, nest)]
+            everywhere = _guards(scop)
             left = [one for nest in nests for one in _tests(scop, nest)]
         return [*everywhere, *(replace(one, times=-one.times) for one in left)]
 
@@ -285,7 +297,7 @@ def _tests(scop: Scop, nest: CountedNest) -> Iterator[Executed]:
     """Yield the tests that remain, each in its loop."""
     yield from _loop_guards(nest, set())
     seen: _Seen = set()
-    for number in nest.paths:
+    for number in _guarded_alike(scop, nest):
         statement = scop.statements[number]
         around = nest.around(number)
         if not around[-1].iterations.is_subset(statement.domain):
