@@ -9,7 +9,7 @@ import pytest
 
 from perflex import machine_code, source_kernel
 from perflex.compiled.nvidia import cubin
-from perflex.compiled.nvidia.cubin import kernel_facts, supported_architectures
+from perflex.compiled.nvidia.cubin import disassembled, kernel_facts, supported_architectures
 from perflex.errors import MachineError
 from perflex.timing import machine_code as module
 from perflex.timing.launch import kept_code
@@ -33,7 +33,8 @@ def scaled(by):
 
 
 def too_large():
-    text = "__global__ void large(float *x) { __shared__ float t[99999]; t[threadIdx.x] = x[1]; __syncthreads(); x[0] = t[3]; }"
+    body = "__shared__ float t[99999]; t[x[1] > 0] = x[1]; __syncthreads(); x[0] = t[3];"
+    text = f"__global__ void large(float *x) {{ {body} }}"
     return source_kernel(text, "large", local=64, groups=1), {}
 
 
@@ -81,7 +82,7 @@ def test_what_was_compiled_is_not_compiled_again(monkeypatch):
         patched.setattr(module, "AskedProcess", lambda _: pytest.fail("it was compiled before"))
         assert machine_code([scaled("2.0f")], "H100-SXM") == [first]
     # Of another compiler it is.
-    monkeypatch.setattr(cubin, "supported_architectures", lambda: [])
+    monkeypatch.setattr(cubin, "supported_architectures", list)
     monkeypatch.setattr(module, "_WORDS", ("-c", "raise SystemExit('broken')"))
     (failed,) = machine_code([scaled("3.0f")], "H100-SXM")
     assert "scaled(n=256): NVIDIA's compiler gave nothing" in failed.reason
@@ -97,6 +98,17 @@ def test_opencl_goes_through_cuda():
     assert [size for _, size in facts.arguments] == [8, 8, 4, 4]
     assert [argument.name for argument in found[0].arguments] == ["x", "c", "given", "n"]
     assert found[0].gpu.groups == (10,)
+
+
+def test_options_of_loopys_kernels_are_kept():
+    arguments = [lp.GlobalArg("y", "float32", shape="n"), ...]
+    kernel = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = exp(y[i])/y[i+1-1]", arguments, lang_version=(2018, 2))
+    kernel = lp.split_iname(kernel, "i", 128, outer_tag="g.0", inner_tag="l.0")
+    fast = lp.set_options(kernel, build_options=["-cl-mad-enable -cl-fast-relaxed-math"])
+    other = lp.set_options(kernel, build_options=["-cl-opt-disable"])
+    plain, quick, refused = machine_code([(one, {"n": 1024}) for one in (kernel, fast, other)], "H100-SXM")
+    assert len(disassembled(quick[0].gpu)) < len(disassembled(plain[0].gpu))
+    assert "NVRTC has no option for -cl-opt-disable" in refused.reason
 
 
 def test_other_machines_are_refused():
