@@ -221,9 +221,14 @@ def _cuda_version(tool: Path) -> int:
     return int(number) if number.isdigit() else 0
 
 
+_REGISTER_AND_PLACE = re.compile(r"\b(R\d+)\[")
+
+
 def _instruction(address: int, entry: dict[str, str]) -> GpuInstruction:
     name, *modifiers = entry["opcode"].split(".")
-    operands = tuple(part.strip().removesuffix(".reuse") for part in entry.get("operands", "").split(",") if part)
+    # CUDA 12's disassembler leaves out the comma of "LDL.LU R2, [R1]".
+    words = _REGISTER_AND_PLACE.sub(r"\1,[", entry.get("operands", "")).split(",")
+    operands = tuple(part.strip().removesuffix(".reuse") for part in words if part)
     return GpuInstruction(address, name, tuple(modifiers), operands, entry.get("predicate", "").removeprefix("@"))
 
 

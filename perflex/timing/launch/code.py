@@ -243,3 +243,29 @@ def program_name(name: str, api: Api) -> str:
         return name
 
     return cuda_name(name)
+
+
+# Of OpenCL's compiler, with what they are for NVRTC; what lets a compiler do what NVRTC does by itself is nothing.
+_NVRTC: Mapping[str, tuple[str, ...]] = {
+    "-cl-fast-relaxed-math": ("-use_fast_math",),
+    "-cl-unsafe-math-optimizations": ("-prec-div=false", "-prec-sqrt=false"),
+    "-cl-denorms-are-zero": ("-ftz=true",),
+    "-cl-mad-enable": (),
+    "-cl-finite-math-only": (),
+    "-cl-no-signed-zeros": (),
+    "-cl-strict-aliasing": (),
+}
+
+
+def compiler_options(unit: lp.TranslationUnit, api: Api) -> tuple[str, ...]:
+    """Return a kernel's own options of the compiler, loopy's ``build_options``, for an interface.
+
+    A ValueError for what NVRTC has no option for.
+    """
+    given = [one for text in unit.default_entrypoint.options.build_options for one in str(text).split()]
+    if api == "opencl":
+        return tuple(given)
+    if unknown := [one for one in given if one not in _NVRTC and not one.startswith(("-D", "-I", "-cl-std="))]:
+        msg = f"NVRTC has no option for {unknown[0]}, one of the kernel's build_options; leave it out"
+        raise ValueError(msg)
+    return tuple(mine for one in given for mine in _NVRTC.get(one, () if one.startswith("-cl-std=") else (one,)))
