@@ -15,14 +15,7 @@ from msgspec.structs import astuple
 
 from perflex.errors import MissingSizeError, UnsupportedKernelError
 from perflex.features.polynomials.affine import Affine, integer, read_affine, read_constraints
-from perflex.features.polynomials.cardinality import (
-    SUM_LIMIT,
-    TooManyOperationsError,
-    at_once,
-    card,
-    card_at,
-    limited,
-)
+from perflex.features.polynomials.cardinality import SUM_LIMIT, TooManyOperationsError, at_once, card, card_at, limited
 from perflex.isl import ISL_LOCK, SetText, computed_once, isl, parsed
 
 
