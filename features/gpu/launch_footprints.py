@@ -146,7 +146,7 @@ class Imager:
 
 
 def _summands(form: Affine, coupled: Sequence[frozenset[int]]) -> list[tuple[Affine, frozenset[int]]]:
-    """Return forms that add up to one, without dimensions that are neither coupled nor in floors, and their dimensions."""
+    """Return forms that add up to one but for what is merely added, and their dimensions, which nothing couples."""
     if form.denominator != 1:
         return [(form, form.dims.union(*coupled))]
     parts = connected([*coupled, *(floor.dims for floor, _ in form.floors)])
