@@ -231,9 +231,7 @@ def _only(piece: Any, group: set[int]) -> Any:
     return isl.Set.from_basic_set(piece)
 
 
-def _card_of_factor(
-    factor: Any, assumptions: Any, quick: bool, operations: int, seconds: float | None = None
-) -> Any:
+def _card_of_factor(factor: Any, assumptions: Any, quick: bool, operations: int, seconds: float | None = None) -> Any:
     if quick:
         return factor.card()
     text = card_process.card(str(factor), str(assumptions), operations, seconds)

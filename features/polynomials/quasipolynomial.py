@@ -15,14 +15,7 @@ from msgspec.structs import astuple
 
 from perflex.errors import MissingSizeError, UnsupportedKernelError
 from perflex.features.polynomials.affine import Affine, integer, read_affine, read_constraints
-from perflex.features.polynomials.cardinality import (
-    SUM_LIMIT,
-    TooManyOperationsError,
-    at_once,
-    card,
-    card_at,
-    limited,
-)
+from perflex.features.polynomials.cardinality import SUM_LIMIT, TooManyOperationsError, at_once, card, card_at, limited
 from perflex.isl import ISL_LOCK, SetText, computed_once, isl, parsed
 
 
@@ -272,9 +265,10 @@ class QuasiPolynomial:
             return tuple(_read_piece(domain, polynomial) for domain, polynomial in self.isl_object.get_pieces())
 
     def __add__(self, other: QuasiPolynomial) -> QuasiPolynomial:
-        deferred = self._products + other._products
+        (one, mine), (two, theirs) = self.parts, other.parts
+        deferred = mine + theirs
         # What is still text is parsed here: within the limit, isl may end in the middle of it with a syntax error.
-        left, right = self._counted.isl_object, other._counted.isl_object
+        left, right = one.isl_object, two.isl_object
         try:
             with limited(SUM_LIMIT):
                 return QuasiPolynomial(left.add(right), deferred)
@@ -289,17 +283,18 @@ class QuasiPolynomial:
             # isl.Val takes fractions as text only.
             scaled = self._counted.isl_object.scale_val(isl.Val(str(other)))
             return QuasiPolynomial(scaled, tuple((factor * other, sets) for factor, sets in self._products))
-        left, right = self._counted.isl_object, other._counted.isl_object
+        (one, mine), (two, theirs) = self.parts, other.parts
+        left, right = one.isl_object, two.isl_object
         if not left.get_space().is_equal(right.get_space()):
             # isl aligns the parameters of a sum, but not those of a product.
-            both = [one.get_space().get_var_names(isl.dim_type.param) for one in (left, right)]
+            both = [each.get_space().get_var_names(isl.dim_type.param) for each in (left, right)]
             names = ", ".join(sorted({*both[0], *both[1]}))
-            texts = [one._counted.text for one in (self, other)]  # noqa: SLF001
+            texts = one.text, two.text
             bodies = [text.partition("->")[2] if text.startswith("[") else text for text in texts]
             left, right = (isl.PwQPolynomial(f"[{names}] -> {body}") for body in bodies)
-        deferred = [(factor * QuasiPolynomial(other._counted.isl_object), sets) for factor, sets in self._products]
-        deferred += [(factor * QuasiPolynomial(self._counted.isl_object), sets) for factor, sets in other._products]
-        deferred += [(one * two, sets + more) for one, sets in self._products for two, more in other._products]
+        deferred = [(factor * QuasiPolynomial(right), sets) for factor, sets in mine]
+        deferred += [(factor * QuasiPolynomial(left), sets) for factor, sets in theirs]
+        deferred += [(first * second, sets + more) for first, sets in mine for second, more in theirs]
         return QuasiPolynomial(left.mul(right), tuple(deferred))
 
     __rmul__ = __mul__

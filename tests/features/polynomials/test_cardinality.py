@@ -175,7 +175,10 @@ def test_slow_counts_are_put_off_and_exact_at_given_sizes(monkeypatch):
         card(domain, EVERYWHERE)
     counted = QuasiPolynomial.points(domain, EVERYWHERE)
     assert counted.deferred
-    assert counted.evaluate({"n": 9, "m": 6}) == len(rows_of(domain, {"n": 9, "m": 6}))
+    found = len(rows_of(domain, {"n": 9, "m": 6}))
+    assert counted.evaluate({"n": 9, "m": 6}) == found
+    more = counted + QuasiPolynomial.parse("[n] -> { n }")
+    assert (more * more).evaluate({"n": 9, "m": 6}) == (found + 9) ** 2
 
 
 def test_a_formula_is_sought_for_many_sizes_only(monkeypatch):
