@@ -418,3 +418,10 @@ def test_kernels_that_compile_to_the_same_code_have_one_digest():
 def test_gpus_that_the_compiler_does_not_know():
     with pytest.raises(MissingExtraError, match=r"not for sm_35; older GPUs need an older compiler"):
         compile_cuda("", "sm_35")
+
+
+@pytest.mark.parametrize("operands", ["R2[R1+0x8]", "R2, [R1+0x8]", "R2.reuse , [R1+0x8]"])
+def test_operands_without_their_comma_are_told_apart(operands):
+    read = cubin._instruction(16, {"opcode": "LDL.LU.64", "operands": operands})
+    assert (read.name, read.modifiers, read.operands) == ("LDL", ("LU", "64"), ("R2", "[R1+0x8]"))
+    assert cubin._instruction(0, {"opcode": "MOV", "operands": "RZ, c[0x0][R2]"}).operands == ("RZ", "c[0x0][R2]")

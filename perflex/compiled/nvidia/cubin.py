@@ -221,7 +221,7 @@ def _cuda_version(tool: Path) -> int:
     return int(number) if number.isdigit() else 0
 
 
-_REGISTER_AND_PLACE = re.compile(r"\b(R\d+)\[")
+_REGISTER_AND_PLACE = re.compile(r"\b(R(?:\d+|Z))\[")
 
 
 def _instruction(address: int, entry: dict[str, str]) -> GpuInstruction:
