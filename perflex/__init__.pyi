@@ -45,6 +45,7 @@ from .progress import RunOptions as RunOptions
 from .search.accuracy import Accuracy as Accuracy
 from .search.kernel_tuner_strategy import KernelTunerStrategy as KernelTunerStrategy
 from .search.promise import Promise as Promise
+from .search.compiled_variants import with_code as with_code
 from .search.ranked import Ranked as Ranked
 from .search.ranked import Ranking as Ranking
 from .search.ranked import RankingCheck as RankingCheck

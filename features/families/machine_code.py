@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from perflex.compiled.code_values import CodeValues
     from perflex.compiled.control_flow import Totals
+    from perflex.compiled.nvidia.flow import GpuBlock
+    from perflex.compiled.nvidia.waits import Latencies
     from perflex.compiled.program import CompiledProgram
     from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
@@ -104,16 +106,24 @@ def _gpu_counts(sizes: Mapping[str, int], code: tuple[CompiledProgram, ...], *, 
 
 @dataclass(frozen=True)
 class GpuLaunch:
-    """What the code of a launch for a GPU executes: instructions of sub-groups by class, and its private memory."""
+    """What the code of a launch for a GPU executes: blocks, how often all sub-groups run each, and private memory."""
 
+    blocks: tuple[GpuBlock, ...]
+    runs: Sequence[float]
     counts: Mapping[str, float]
     private: PrivateUse
+
+    def alone_cycles(self, latencies: Latencies) -> float:
+        """Return the cycles of all sub-groups together if each were alone."""
+        from perflex.compiled.nvidia.waits import cycles_of
+
+        return float(np.dot(self.runs, cycles_of(self.blocks, latencies)))
 
 
 def gpu_launches(sizes: Mapping[str, int], code: Sequence[CompiledProgram]) -> list[GpuLaunch] | None:
     """Return what the launches of a kernel execute by their code for a GPU; None where data decide that."""
     from perflex.compiled.control_flow import UnknownFlowError
-    from perflex.compiled.nvidia.counts import launch_counts
+    from perflex.compiled.nvidia.counts import block_runs, issued_counts
     from perflex.compiled.nvidia.cubin import kernel_facts
 
     found = []
@@ -121,13 +131,13 @@ def gpu_launches(sizes: Mapping[str, int], code: Sequence[CompiledProgram]) -> l
         if program.gpu is None:
             return None
         scalars = [None if one.is_array else sizes.get(one.name) for one in program.arguments]
-        held = kernel_facts(program.gpu).private_bytes
         try:
-            counts, words = (launch_counts(program.gpu, scalars, accesses=accesses) for accesses in (False, True))
+            runs, blocks = block_runs(program.gpu, scalars)
         except UnknownFlowError:
             return None
-        private = PrivateUse(held, words.get("private_words_loaded", 0.0), words.get("private_words_stored", 0.0))
-        found.append(GpuLaunch({**counts, **words}, private))
+        counts = issued_counts(runs, blocks)
+        words = (counts.get(f"private_words_{way}", 0.0) for way in ("loaded", "stored"))
+        found.append(GpuLaunch(blocks, runs, counts, PrivateUse(kernel_facts(program.gpu).private_bytes, *words)))
     return found
 
 
