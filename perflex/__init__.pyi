@@ -43,9 +43,9 @@ from .machines.machine import Machine as Machine
 from .models import load_model as load_model
 from .progress import RunOptions as RunOptions
 from .search.accuracy import Accuracy as Accuracy
+from .search.compiled_variants import with_code as with_code
 from .search.kernel_tuner_strategy import KernelTunerStrategy as KernelTunerStrategy
 from .search.promise import Promise as Promise
-from .search.compiled_variants import with_code as with_code
 from .search.ranked import Ranked as Ranked
 from .search.ranked import Ranking as Ranking
 from .search.ranked import RankingCheck as RankingCheck

@@ -1,6 +1,6 @@
 """Data volumes of work-items' own memory: private arrays in memory, and spilt registers.
 
-Words of neighbouring work-items lie beside each other, so that a sub-group moves a word of all of them in one wavefront.
+Words of neighbouring work-items lie beside each other: a sub-group moves one of each work-item in one wavefront.
 """
 
 from __future__ import annotations

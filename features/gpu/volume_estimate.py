@@ -169,9 +169,7 @@ def _warn_of_spills(kernel: str, machine: Machine, registers: int) -> None:
         warn(msg)
 
 
-def _with_others(
-    result: Volumes, launch: ResolvedLaunch, machine: Machine, private: ArrayVolumes | None
-) -> Volumes:
+def _with_others(result: Volumes, launch: ResolvedLaunch, machine: Machine, private: ArrayVolumes | None) -> Volumes:
     # Local memory is served within the compute unit: it has wavefronts, but no volume below.
     found = local_wavefronts(launch, machine)
     arrays = dict(result.arrays)

@@ -2,9 +2,9 @@
 
     python tests/bench/choices.py --data DIR --most 500 --compile 200 [--only TEXT] [--out FILE.jsonl]
 
-DIR holds published times (``gpu_tuning``, ``new_times``) and sources (``kernel_sources``); all spaces that are there are
-judged, on GPUs that have a machine file (``--machines`` is a folder of further ones). Of each, `most` settings are drawn
-by chance: they are the space. Of each method:
+DIR holds published times (``gpu_tuning``, ``new_times``) and sources (``kernel_sources``); all spaces that are there
+are judged, on GPUs that have a machine file (``--machines`` is a folder of further ones). Of each, `most` settings are
+drawn by chance: they are the space. Of each method:
 
 * loss: time of the predicted first over the best, less 1;
 * keep: rank of the first within 5 % of the best, as a share of the space;
@@ -25,7 +25,6 @@ import time
 import warnings
 from collections import Counter, defaultdict
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -90,7 +89,9 @@ def at_random(seconds):
 def judge(space, machine, others, arguments, pool):
     """Return what each method makes of one space, and seconds that it took."""
     calibration = Calibration.load("general_gpu")
-    drawn = random.Random(0).sample(sorted(space.seconds), min(arguments.most, len(space.seconds)))
+    drawn = random.Random(0).sample(  # noqa: S311
+        sorted(space.seconds), min(arguments.most, len(space.seconds))
+    )
     settings = [space.settings(key) for key in drawn]
     every = EnumeratedSpace(space.program, space.build, len(settings), settings, Counter(), space.sizes)
     features = tuple(dict.fromkeys([*calibration.model.input_features(), *MORE]))
@@ -107,7 +108,7 @@ def judge(space, machine, others, arguments, pool):
     rows = {"source": judged(found.predicted(calibration), seconds, times=True)}
     rows["occupancy"] = judged(-found.values[:, place["f_occupancy"]], seconds)
     rows["instructions"] = judged(found.values[:, place["f_inst_total"]], seconds)
-    compute = max((name for name in ("f_peak_fp32", "f_peak_fp64")), key=lambda name: found.values[:, place[name]].sum())
+    compute = max(("f_peak_fp32", "f_peak_fp64"), key=lambda name: found.values[:, place[name]].sum())
     roofline = np.maximum(found.values[:, place[compute]], found.values[:, place["f_peak_dram"]])
     rows["roofline"] = judged(roofline, seconds, times=True)
     rows["random"] = at_random(seconds)
@@ -156,10 +157,9 @@ def summary(out):
             for space, own in sorted(by_space.items())
         ]
         print(table([f"{what}{', %' if scale > 1 else ''}", *methods], rows))
-    rows = [
-        [space, str(own["source"]["variants"]), *(f"{own['source'].get(name, np.nan):.0f}" for name in ("counted_s", "compiled_s"))]
-        for space, own in sorted(by_space.items())
-    ]
+    took = [(space, own["source"]) for space, own in sorted(by_space.items())]
+    names = "counted_s", "compiled_s"
+    rows = [[space, str(one["variants"]), *(f"{one.get(name, np.nan):.0f}" for name in names)] for space, one in took]
     print(table(["space", "variants", "counted, s", "compiled and counted, s"], rows))
 
 

@@ -1,4 +1,4 @@
-"""How long a sub-group that is alone on an NVIDIA GPU takes for its instructions: in order, each when its inputs are there."""
+"""How long a sub-group that is alone on an NVIDIA GPU takes: in order, each instruction when its inputs are there."""
 
 from __future__ import annotations
 
@@ -63,4 +63,3 @@ def _latency(one: GpuInstruction, latencies: Latencies) -> float:
     if "local_loads" in kinds:
         return latencies.local_loads
     return latencies.private_loads if "spills" in kinds else latencies.arithmetic
-

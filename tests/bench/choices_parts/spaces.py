@@ -1,18 +1,19 @@
-"""Measured tuning spaces whose kernels are published: which settings, how long they take on which GPU, how they are built."""
+"""Measured tuning spaces whose kernels are published: settings, times, and how kernels are built."""
 
 from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perflex import load_space, source_kernel
 
-Settings = tuple[int, ...]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
 _GEMM = ("MWG", "NWG", "MDIMC", "NDIMC", "MDIMA", "NDIMB", "VWM", "VWN", "SA", "SB")
 _GEMM_FIXED = {"KWG": 32, "KWI": 2, "STRM": 0, "STRN": 0, "PRECISION": 32}
 _CONVOLUTION = ("block_size_x", "block_size_y", "tile_size_x", "tile_size_y", "read_only", "use_padding")
@@ -125,4 +126,6 @@ def measured_spaces(data: Path) -> Iterator[MeasuredSpace]:
         column = "time_min_s" if "time_min_s" in _rows(path)[0] else "time_s"
         source = sources / "ktt_coulomb3d" / "CoulombSum3d.cu"
         sizes = {"numberOfAtoms": _ATOMS.get(gpu, 256), "gridSize": 256}
-        yield MeasuredSpace("coulomb3d", gpu, _COULOMB, _alone(path, _COULOMB, column, 1.0), partial(coulomb, source), sizes)
+        yield MeasuredSpace(
+            "coulomb3d", gpu, _COULOMB, _alone(path, _COULOMB, column, 1.0), partial(coulomb, source), sizes
+        )
