@@ -31,9 +31,7 @@ _VECTOR = re.compile(rf"(?:{_NUMBERS})(?:2|3|4|8|16)")
 # A name in parentheses, and the parenthesis behind it.
 _CAST = re.compile(r"\(\s*(\w+)\s*\)\s*\(")
 # What may stand before a cast; behind other names it is a call.
-_BEFORE = re.compile(
-    r"(?:\b(?:return|else|case)|[^\w)\]\s]|^|#[ \t]*define[ \t]+\w+(?:\([^()]*\))?[ \t])\s*\Z"
-)
+_BEFORE = re.compile(r"(?:\b(?:return|else|case)|[^\w)\]\s]|^|#[ \t]*define[ \t]+\w+(?:\([^()]*\))?[ \t])\s*\Z")
 # Strings, and words that C++ does not take as they are.
 _TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\b[A-Za-z_]\w*\b')
 # What is a word of C++ and may be a name in C.
