@@ -7,6 +7,7 @@ clang says what it is: memory of variables, local memory that the host gives, an
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -47,9 +48,11 @@ CPP_WORDS = frozenset((
 _SPACES = {f"{sign}{name}" for sign in ("", "__") for name in ("global", "local", "constant", "private", "generic")}
 _MEMORIES = {"__local": "__shared__", "__constant": "__constant__"}
 # Parts of vectors with names of their own.
-_HALVES = {
-    "lo": lambda lanes: slice(0, lanes // 2), "hi": lambda lanes: slice(lanes // 2, lanes),
-    "even": lambda lanes: slice(0, lanes, 2), "odd": lambda lanes: slice(1, lanes, 2),
+_HALVES: Mapping[str, Callable[[int], range]] = {
+    "lo": lambda lanes: range(lanes // 2),
+    "hi": lambda lanes: range(lanes // 2, lanes),
+    "even": lambda lanes: range(0, lanes, 2),
+    "odd": lambda lanes: range(1, lanes, 2),
 }  # fmt: skip
 
 
@@ -237,7 +240,7 @@ def _parts(text: str, lanes: int) -> str:
 
 def _places(name: str, lanes: int) -> list[int]:
     if name in _HALVES:
-        return list(range(lanes)[_HALVES[name](lanes)]) if lanes != 3 else []
+        return list(_HALVES[name](lanes)) if lanes != 3 else []
     return ["xyzw".index(letter) for letter in name] if name[0] in "xyzw" else [int(digit, 16) for digit in name[1:]]
 
 

@@ -116,7 +116,7 @@ def trace_of(launch: ResolvedLaunch, turns: Sequence[Turn], lines: Lines, offset
         return Trace(empty, empty, empty, empty, empty, empty.astype(float), names, cut=False)
     keys, starts = _joined([chunk.keys for chunk in chunks]), np.cumsum([0, *(len(chunk.keys) for chunk in chunks)])
     # Each turn is cut by itself, so that the first column, the turn, is left out.
-    ranks = _ranks(keys[:, 1:].T)
+    ranks = _ranks((*keys[:, 1:].T,))
     iterations = np.concatenate([chunk.rows[0] + start for chunk, start in zip(chunks, starts, strict=False)])
     _, places, warps, arrays, sectors = np.concatenate([chunk.rows for chunk in chunks], axis=1)
     sectors = _moved_apart(sectors, arrays, len(names))

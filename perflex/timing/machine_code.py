@@ -69,7 +69,7 @@ def machine_code(
     jobs = sized_kernels(kernels)
     found: list[Outcome] = []
     with progress_shown(progress, "compile:") as report, _Compilers(architecture) as compilers:
-        begun = []
+        begun: list[Future[tuple[CompiledProgram, ...]]] = []
         for job in jobs:
             _tell(report, begun, len(jobs), job)
             begun.append(compilers.begin(job))

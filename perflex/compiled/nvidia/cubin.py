@@ -146,7 +146,8 @@ INSTRUCTION_BYTES = 16
 """Bytes of an instruction from Volta on."""
 
 
-@dataclass(frozen=True)
+# Compared by identity: what is asked of each again and again is looked up by it.
+@dataclass(frozen=True, eq=False)
 class GpuInstruction:
     """One instruction."""
 
