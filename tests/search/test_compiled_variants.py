@@ -91,7 +91,7 @@ def test_what_does_not_compile_is_missing(calibration):
     assert missing.name == "bad"
     assert "too much shared data" in missing.reason
     assert not missing.possible
-    with pytest.raises(CalibrationError, match="none of the variants compiles: .*too much shared data"):
+    with pytest.raises(CalibrationError, match=r"none of the variants compiles: .*too much shared data"):
         found(calibration, {"bad": bad}, 1)
 
 
