@@ -43,6 +43,7 @@ from .machines.machine import Machine as Machine
 from .models import load_model as load_model
 from .progress import RunOptions as RunOptions
 from .search.accuracy import Accuracy as Accuracy
+from .search.compiled_variants import with_code as with_code
 from .search.kernel_tuner_strategy import KernelTunerStrategy as KernelTunerStrategy
 from .search.promise import Promise as Promise
 from .search.ranked import Ranked as Ranked
@@ -61,6 +62,7 @@ from .store.store import using_store as using_store
 from .studies.judged import Judgement as Judgement
 from .studies.judged import judge as judge
 from .timing.executors.dask import dask_executor as dask_executor
+from .timing.machine_code import machine_code as machine_code
 from .timing.measuring import time_kernel as time_kernel
 from .timing.options import TimingOptions as TimingOptions
 from .timing.results import Timing as Timing

@@ -8,7 +8,7 @@ from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from perflex.features.polynomials.affine import without_cases
-from perflex.features.polynomials.cardinality import SYMBOLIC_LIMIT, TooManyOperationsError, card, limited
+from perflex.features.polynomials.cardinality import SYMBOLIC_LIMIT, TooManyOperationsError, limited
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.isl import isl
 
@@ -152,7 +152,7 @@ def _points(union: Any, assumptions: Any) -> QuasiPolynomial:
     try:
         with limited(SYMBOLIC_LIMIT):
             coalesced = union.coalesce()
-        return QuasiPolynomial(card(coalesced, assumptions))
+        return QuasiPolynomial.points(union, assumptions, coalesced)
     except (TooManyOperationsError, isl.Error):
         # Simplified for all sizes, the set may be harder to count than the plain union at given ones. And some sets isl
         # fails to simplify, for an error of its own.

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from perflex.compiled.nvidia.waits import Latencies
 from perflex.features.counting.chains import chains_of, sequential_loops
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.families.machine_run import MachineRun
@@ -46,11 +47,24 @@ def latency_seconds(run: MachineRun) -> float:
 
 
 def _launch_cycles(run: MachineRun, filling: Filling, volumes: ArrayVolumes) -> float:
+    if run.code is not None:
+        sub_groups = filling.groups * filling.sub_groups
+        return filling.waves * run.code[filling.number].alone_cycles(_latencies(run, volumes)) / sub_groups
     waits = list(_waits(run, filling, volumes))
     usual = sum(one.cycles * one.share for one in waits)
     # Of the work-groups that wait longer than others one at least runs alone in the end.
     longer = sum(one.cycles * (1 - one.share) for one in waits)
     return filling.waves * (usual + _everywhere(run, filling)) + longer
+
+
+def _latencies(run: MachineRun, volumes: ArrayVolumes) -> Latencies:
+    """Return how long a sub-group that is alone waits for its instructions, if every load is as far as the mean one."""
+    near = run.need("l1_latency")
+    local = run.need("local_latency")
+    # New sectors are as many as L1 misses.
+    return Latencies(
+        run.need("arithmetic_latency"), _load_cycles(run, volumes, 0.0), local, near, local + _AFTER_BARRIER
+    )
 
 
 def _everywhere(run: MachineRun, filling: Filling) -> float:

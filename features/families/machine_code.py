@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perflex.compiled.nvidia.classes import CLASSES, OF_ACCESSES
 from perflex.errors import FeatureError
+from perflex.features.counting.private_memory import PrivateUse
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.counting.touched import Certainty
 from perflex.features.families.feature import Family, Remarks, any_of, kept
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from perflex.compiled.code_values import CodeValues
     from perflex.compiled.control_flow import Totals
+    from perflex.compiled.nvidia.flow import GpuBlock
+    from perflex.compiled.nvidia.waits import Latencies
     from perflex.compiled.program import CompiledProgram
     from perflex.features.families.feature import Sizes
     from perflex.features.scop.scop import Scop
@@ -98,6 +102,43 @@ def _gpu_counts(sizes: Mapping[str, int], code: tuple[CompiledProgram, ...], *, 
             for name, count in launch_counts(program.gpu, scalars, accesses=accesses).items():
                 found[name] += count
     return dict(found)
+
+
+@dataclass(frozen=True)
+class GpuLaunch:
+    """What the code of a launch for a GPU executes: blocks, how often all sub-groups run each, and private memory."""
+
+    blocks: tuple[GpuBlock, ...]
+    runs: Sequence[float]
+    counts: Mapping[str, float]
+    private: PrivateUse
+
+    def alone_cycles(self, latencies: Latencies) -> float:
+        """Return the cycles of all sub-groups together if each were alone."""
+        from perflex.compiled.nvidia.waits import cycles_of
+
+        return float(np.dot(self.runs, cycles_of(self.blocks, latencies)))
+
+
+def gpu_launches(sizes: Mapping[str, int], code: Sequence[CompiledProgram]) -> list[GpuLaunch] | None:
+    """Return what the launches of a kernel execute by their code for a GPU; None where data decide that."""
+    from perflex.compiled.control_flow import UnknownFlowError
+    from perflex.compiled.nvidia.counts import block_runs, issued_counts
+    from perflex.compiled.nvidia.cubin import kernel_facts
+
+    found = []
+    for program in code:
+        if program.gpu is None:
+            return None
+        scalars = [None if one.is_array else sizes.get(one.name) for one in program.arguments]
+        try:
+            runs, blocks = block_runs(program.gpu, scalars)
+        except UnknownFlowError:
+            return None
+        counts = issued_counts(runs, blocks)
+        words = (counts.get(f"private_words_{way}", 0.0) for way in ("loaded", "stored"))
+        found.append(GpuLaunch(blocks, runs, counts, PrivateUse(kernel_facts(program.gpu).private_bytes, *words)))
+    return found
 
 
 def _of_cpu(what: str, found: CodeValues) -> float:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.families.feature import kept
+from perflex.features.families.machine_code import GpuLaunch, gpu_launches
 from perflex.features.gpu.volume_estimate import estimate_volumes, require_gpu
 from perflex.features.gpu.volume_result import Volumes
 from perflex.features.gpu.waves import Filling, fillings
@@ -18,6 +19,7 @@ from perflex.features.instructions.instruction_counts import (
     unrolled_overhead,
 )
 from perflex.features.instructions.operation_slots import slots_of
+from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.scop import Scop
 from perflex.features.scop.words import UPDATES
 from perflex.features.target import Target
@@ -63,7 +65,33 @@ class MachineRun:
     def volumes(self) -> Volumes:
         """Return the data volumes; zero for a kernel that accesses no memory."""
         given: dict[str, Any] = {"registers": self.target.registers_per_item, "caches": self.target.caches}
+        if self.code is not None:
+            given["private"] = {number: one.private for number, one in enumerate(self.code) if one.private.loads}
         return self._kept("volumes", lambda: estimate_volumes(self.scop, self.sizes, self.machine, **given))
+
+    @property
+    def code(self) -> list[GpuLaunch] | None:
+        """What its launches execute by their compiled code; None where that is not there, or data decide it."""
+        code = self.target.code
+        if code is None:
+            return None
+        whole = {name: int(self.sizes[name]) for name in self.scop.parameters}
+        return kept(self.scop, "launches by code", whole, code, lambda: gpu_launches(whole, code))
+
+    def accesses(self) -> float:
+        """Return the instructions of sub-groups that load or store, of any memory."""
+        if self.code is not None:
+            return self.of_code("loads", "stores")
+        found = instructions_of(self.scop, self.target.sub_group_size)
+        return self.at(QuasiPolynomial.total(count for kind, count in found.items() if kind.startswith("ldst")))
+
+    def of_code(self, *names: str) -> float:
+        """Return instructions of some classes in the compiled code, of all launches."""
+        repeats = [self.at(one.repeats) for one in self.scop.launches]
+        return sum(
+            times * sum(one.counts.get(name, 0.0) for name in names)
+            for times, one in zip(repeats, self.code or (), strict=True)
+        )
 
     def slots(self) -> Mapping[str, float]:
         """Return the sub-groups' instructions by pipeline, and beside them ``"all"``."""
@@ -86,11 +114,20 @@ class MachineRun:
 
     def _kept(self, what: str, compute: Callable[[], _Value]) -> _Value:
         target = self.target
-        key = (what, target.machine, target.registers_per_item, target.sub_group_size, target.caches)
+        key = (what, target.machine, target.registers_per_item, target.sub_group_size, target.caches, target.code)
         return kept(self.scop, "peaks", self.sizes, key, compute)
 
 
+# Instructions of compiled code, by the pipeline that they take their time in.
+_OF_PIPES = {
+    "fp32": ("float32",), "fp64": ("float64",), "int32": ("integer",), "int32_mul": (),
+    "special": ("special", "conversions"), "all": ("instructions",),
+}  # fmt: skip
+
+
 def _slots(run: MachineRun) -> dict[str, float]:
+    if run.code is not None:
+        return {pipe: run.of_code(*names) for pipe, names in _OF_PIPES.items()}
     scop, size = run.scop, run.target.sub_group_size
     by_class = {kind: run.at(count) for kind, count in instructions_of(scop, size).items()}
     spared, branches = (run.at(one) * (1 - 1 / _UNROLLED) for one in unrolled_overhead(scop, size))

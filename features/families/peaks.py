@@ -13,7 +13,6 @@ from perflex.features.families.feature import Cost, Family, any_of, estimated_of
 from perflex.features.families.latency import latency_seconds
 from perflex.features.families.machine_run import MachineRun
 from perflex.features.gpu.volume_estimate import local_atomic_cycles
-from perflex.features.instructions.instruction_counts import instructions_of
 
 # A wavefront is what four-byte words of 32 work-items take.
 _WAVEFRONT_BYTES = 128
@@ -23,6 +22,8 @@ _WAVEFRONT_BYTES = 128
 _NEIGHBOURS = 1.5
 _WIDE_UPDATE = 3.2
 _WORD_BYTES = 4
+# What `general_gpu` usually has as p_sharp.
+_SHARPNESS = 3.5
 # The L2 cache takes a sector that a store writes in part as if it moved what is left of it three times: transposes and
 # strided stores on an H100, an RTX 4070 and a GTX TITAN X, which write 5 to 24 such sectors in a cycle whether there is
 # one word in them or two.
@@ -56,14 +57,13 @@ def _l1(run: MachineRun) -> float:
 
 def _local(run: MachineRun) -> float:
     total = run.volumes().total
-    return run.unit_seconds(total.local_wavefronts_load + total.local_wavefronts_store)
+    wavefronts = total.local_wavefronts_load + total.local_wavefronts_store
+    return run.unit_seconds(wavefronts / run.machine.local_wavefronts_per_cycle)
 
 
 def _ldst(run: MachineRun) -> float:
     """Return the time that the addresses of loads and stores take, of any memory."""
-    found = instructions_of(run.scop, run.target.sub_group_size)
-    made = found["ldst_global"] + found["ldst_local"] + found["ldst_constant"]
-    lanes = run.at(made) * run.target.sub_group_size
+    lanes = run.accesses() * run.target.sub_group_size
     return run.unit_seconds(lanes / run.machine.load_store_units)
 
 
@@ -91,6 +91,24 @@ def _atomic(run: MachineRun) -> float:
         else:
             cycles += queue
     return cycles / run.need("clock_hz")
+
+
+def _latency(run: MachineRun) -> float:
+    """Return the time of waits, and of what no other work hides: the instructions of those that take turns.
+
+    While a sub-group waits, others on its compute unit execute; between barriers whole work-groups do. Where one alone
+    is there, waits and instructions add up: beyond the instructions' own time in a smooth maximum (`_SHARPNESS`).
+    """
+    waits, parts = latency_seconds(run), run.fillings()
+    whole = sum(one.repeats * one.groups for one in parts)
+    if not whole:
+        return waits
+    met = {one.launch for one in run.scop.barriers if one.kind != "sub_group"}
+    taking_turns = (one.resident * (1 if one.number in met else one.sub_groups) for one in parts)
+    shares = sum(one.repeats * one.groups / each for one, each in zip(parts, taking_turns, strict=True))
+    alone = max(_RESOURCES[name](run) for name in _ON_CHIP) * shares / whole
+    together: float = ((waits + alone) ** _SHARPNESS - alone**_SHARPNESS) ** (1 / _SHARPNESS)
+    return together
 
 
 def _barrier(run: MachineRun) -> float:
@@ -121,8 +139,9 @@ _RESOURCES: Mapping[str, Callable[[MachineRun], float]] = {
     "atomic_local": lambda run: run.unit_seconds(local_atomic_cycles(run.scop, run.sizes, run.machine)),
     "barrier": _barrier,
     "group": _group,
-    "latency": latency_seconds,
+    "latency": _latency,
 }
+_ON_CHIP = ("issue", "fp32", "fp64", "int32", "special", "ldst", "l1", "local")
 # Latencies are those of memory, local memory and arithmetic.
 _COSTS: Mapping[str, Cost] = {
     **dict.fromkeys(("dram", "l2", "atomic"), "memory"),

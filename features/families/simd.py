@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from perflex.features.counting.chains import chains_of, sequential_loops
+from perflex.features.counting.loop_tree import address_work, nests_of
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.counting.touched import stride_along
 from perflex.features.families.feature import Family, any_of, counted_of_all
 from perflex.features.instructions.instruction_counts import guard_work, remaining_or_all
-from perflex.features.instructions.loop_tree import address_work, nests_of
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import host_loops, loops_with_barriers
 from perflex.features.scop.register_reuse import MadeByAccess, made_of
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from perflex.features.counting.chains import Chains
+    from perflex.features.counting.loop_tree import CountedNest
     from perflex.features.families.feature import Sizes
-    from perflex.features.instructions.loop_tree import CountedNest
     from perflex.features.scop.scop import Access, Launch, Operation, Scop, Statement
     from perflex.features.target import Target
 

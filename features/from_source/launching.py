@@ -21,6 +21,7 @@ from perflex.features.from_source.copies import replace
 from perflex.features.from_source.formulas import read_formula
 from perflex.features.from_source.integers import constant
 from perflex.features.from_source.kernel_text import kernel_text
+from perflex.features.from_source.opencl_as_cuda import cuda_text
 from perflex.features.from_source.parsing import fields_of
 from perflex.features.from_source.source import SourceKernel
 from perflex.features.from_source.values import CType, Executed, MemoryAccess
@@ -67,6 +68,26 @@ class SourceLaunch:
     local_arguments: Mapping[str, int]
     local_bytes: int  # Of the other local memory
     by_data: str  # What depends on the values in arrays, by line; empty where nothing does
+
+
+@dataclass(frozen=True)
+class SourceProgram:
+    """What compiling a kernel for an NVIDIA GPU takes.
+
+    `text` is CUDA C++. An argument is its name, what it is (``"array"``, ``"scalar"``, ``"other"``), and a scalar's
+    type by numpy's name.
+    """
+
+    name: str
+    text: str
+    arguments: tuple[tuple[str, str, str], ...]
+    groups: tuple[int, ...]
+
+
+def source_program(kernel: SourceKernel, sizes: Mapping[str, Any], label: str) -> SourceProgram:
+    """Return what compiling a kernel takes, whatever it reaches."""
+    with ISL_LOCK:
+        return _Launching(kernel, sizes, label).program()
 
 
 def source_launch(kernel: SourceKernel, sizes: Mapping[str, Any], label: str) -> SourceLaunch:
@@ -127,6 +148,15 @@ class _Launching:
             local_bytes=sum(size or 0 for size in local.values()),
             by_data=by_data,
         )
+
+    def program(self) -> SourceProgram:
+        """Return what compiling takes."""
+        own = self._kernel
+        if own.language == "hip":
+            raise self._refuse("it is written in HIP, which is only counted and predicted")
+        text = cuda_text(own) if own.language == "opencl" else kernel_text(own)
+        arguments = tuple((name, *_passed(kind)) for name, kind in self._declared.items())
+        return SourceProgram(self._name(), text, arguments, tuple(map(self._number, own.groups)))
 
     def _refuse(self, cause: str) -> UnsupportedKernelError:
         msg = f"{self._kernel.path.name}: kernel {self._kernel.name!r} cannot be launched: {cause}"
@@ -221,6 +251,13 @@ class _Launching:
                 before.written or access.direction == "store",
             )
         return found
+
+
+def _passed(kind: CType) -> tuple[str, str]:
+    """Return what an argument is for who compiles, and the type of a scalar."""
+    if kind.kind == "scalar" and kind.dtype != "bfloat16":
+        return "scalar", kind.dtype
+    return "array" if kind.kind == "pointer" else "other", ""
 
 
 def filled_dtype(element: CType) -> str:

@@ -24,6 +24,7 @@ from perflex.features.from_source.integers import (
 )
 from perflex.features.from_source.iterations import (
     NOWHERE,
+    along,
     any_iteration,
     has_end,
     last_iteration,
@@ -354,6 +355,8 @@ class LoopWalk:
             self._end(first, self._limited)  # The test is executed once more than the body.
             self._set_tests_apart()
             return limited
+        if names_in(condition.true) == {counter} and has_end(condition.true, counter):
+            walk.recorder.trips[counter] = int(along(condition.true, counter).dim_max_val(0).to_python()) + 1
         iterations = begun.intersect(condition.true)
         self._always = begun.is_subset(condition.true)
         over = later(begun.intersect(condition.false), counter)

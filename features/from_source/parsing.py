@@ -242,11 +242,11 @@ class Node:
         """Whether a function can be launched."""
         if any(child.kind == "CUDAGLOBAL_ATTR" for child in self.children):
             return True
-        head = takewhile(lambda word: word != "{", (token.spelling for token in self._tokens()))
-        if not {"__kernel", "kernel", "__global__"}.isdisjoint(head):
+        # Macros of the command line are no words of the file, of which some functions have thousands.
+        if clang().conf.lib.clang_getFunctionTypeCallingConv(self.cursor.type) == _OTHER_CONVENTION:
             return True
-        # Macros of the command line are no words of the file.
-        return bool(clang().conf.lib.clang_getFunctionTypeCallingConv(self.cursor.type) == _OTHER_CONVENTION)
+        head = takewhile(lambda word: word != "{", (token.spelling for token in self._tokens()))
+        return not {"__kernel", "kernel", "__global__"}.isdisjoint(head)
 
     @computed_once
     def qualified(self) -> str:
@@ -382,6 +382,13 @@ def _offset(location: Any) -> int:
     """Return where something stands in its file; arguments of macros stand where they are written."""
     found = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
     clang().conf.lib.clang_getFileLocation(location, *map(ctypes.byref, found))
+    return found[-1].value
+
+
+def spelled(node: Node) -> int:
+    """Return where the first word of an expression is written in its file, which may be in a macro."""
+    found = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
+    clang().conf.lib.clang_getSpellingLocation(node.extent.start, *map(ctypes.byref, found))
     return found[-1].value
 
 

@@ -73,6 +73,7 @@ class Recorder:
     averages: dict[str, Fraction] = field(default_factory=dict)  # Of loops whose trip count is stated
     tests: dict[int, Fraction] = field(default_factory=dict)  # Of their tests, by the loops' places
     unrolled: dict[str, int] = field(default_factory=dict)  # Of loops, how far the source asks to unroll them
+    trips: dict[str, int] = field(default_factory=dict)  # Of loops whose trip count compilers know
     unstated: dict[tuple[Matter, str, str], Unstated] = field(default_factory=dict)
     loops: set[str] = field(default_factory=set)  # Lines in which loops begin
     limits: dict[Limit, None] = field(default_factory=dict)  # Of unsigned integers, beyond which they wrap around

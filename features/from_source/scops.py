@@ -145,7 +145,8 @@ class ScopMaker:
         parent, recorder = None if around is None else self._loops[around], self._recorder
         assumed = "a trip count as stated" if name in recorder.averages else ""
         average = recorder.tests.get(entered, recorder.averages.get(name, Fraction(1)))
-        return Loop(shown_name(name), parent, average=average, assumed=assumed, unroll=recorder.unrolled.get(name))
+        compiled: dict[str, Any] = {"unroll": recorder.unrolled.get(name), "trips": recorder.trips.get(name)}
+        return Loop(shown_name(name), parent, average=average, assumed=assumed, **compiled)
 
     def _access(self, executed: Executed, access: MemoryAccess, domain: Any, lanes: int) -> Access:
         if access.offset is None:

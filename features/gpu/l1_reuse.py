@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex.features.gpu.integer_sets import order_of
 from perflex.features.gpu.trace import Trace, changes, trace_of, turns_of
 from perflex.features.gpu.work_group_kinds import guards_of
 
@@ -82,9 +83,9 @@ class Below:
         if self.capacity == inf:
             return inf
         loads = trace.part(~trace.stored)
-        mine = _firsts(np.lexsort((loads.turns, loads.sectors)), loads.sectors, loads.turns).sum() * sector
+        mine = _firsts(order_of(loads.sectors, loads.turns), loads.sectors, loads.turns).sum() * sector
         if trace.cut:
-            alone = _firsts(np.lexsort((loads.groups, loads.sectors)), loads.sectors, loads.groups).sum() * sector
+            alone = _firsts(order_of(loads.sectors, loads.groups), loads.sectors, loads.groups).sum() * sector
             mine *= self.group * len(np.unique(loads.groups)) / max(1, alone)
         mine /= max(1, len(np.unique(loads.turns)))
         others = min(self.units, max(1.0, self.wave / mine)) if mine else self.units
@@ -116,9 +117,9 @@ def _add(total: Reuse, every: Trace, room: float, sectors_per_line: int, room_be
     _tally(total.loads, trace, weights * trace.times)
     _tally(total.stores, every, every.weights * every.times * every.stored)
     # Sorting is stable: of the loads of a sector, the earliest stands first.
-    by_sector = np.argsort(trace.sectors, kind="stable")
+    by_sector = order_of(trace.sectors)
     _tally(total.together, trace, weights * _firsts(by_sector, trace.sectors))
-    by_group = np.lexsort((trace.groups, trace.sectors))
+    by_group = order_of(trace.sectors, trace.groups)
     _tally(total.alone, trace, weights * _firsts(by_group, trace.sectors, trace.groups))
     lines = trace.sectors // sectors_per_line
     room *= _usable(lines)
@@ -157,8 +158,8 @@ def _add_below(total: Reuse, trace: Trace, room: float, weight: float) -> None:
     ):  # fmt: skip
         # What a turn needs that an earlier one has touched is another matter: see `left_in_l2`.
         part, mine, lives = trace.part(rows), places[rows], life[rows]
-        once = _firsts(np.lexsort((part.turns, mine)), mine, part.turns)
-        each = _firsts(np.lexsort((lives, part.turns, mine)), mine, part.turns, lives)
+        once = _firsts(order_of(mine, part.turns), mine, part.turns)
+        each = _firsts(order_of(mine, part.turns, lives), mine, part.turns, lives)
         _tally(again, part, part.weights * (each & ~once) * size * weight)
 
 
@@ -205,7 +206,7 @@ def stack_distances(lines: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArra
     n / 250. All have shape (n,).
     """
     count = len(lines)
-    order = np.argsort(lines, kind="stable")
+    order = order_of(lines)
     again = np.flatnonzero(lines[order][1:] == lines[order][:-1])
     before = np.full(count, -1, dtype=np.int64)
     before[order[again + 1]] = order[again]

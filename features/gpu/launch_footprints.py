@@ -94,7 +94,11 @@ class Imager:
         else:
             # Floors and guards are not linear, so their dimensions are enumerated; the others only add multiples.
             core = frozenset[int]().union(form.floor_dims, *(guard.dims for guard in guards))
-            result = self._enumerated(form, core, guards, access)
+            result = Intervals.of(0, 0)
+            # Those that nothing couples are enumerated apart, and what they add is added.
+            for summand, dims in _summands(form, [guard.dims for guard in guards]):
+                mine = [guard for guard in guards if guard.dims & dims]
+                result = result.plus(self._enumerated(summand, dims, mine, access))
             added -= core
         # Small steps first: they make long intervals, to which larger steps add without holes.
         for dim in sorted(added, key=lambda dim: abs(form.coefficient(dim))):
@@ -139,6 +143,19 @@ class Imager:
         for guard in guards:
             alive &= guard(points) >= 0
         return points, alive
+
+
+def _summands(form: Affine, coupled: Sequence[frozenset[int]]) -> list[tuple[Affine, frozenset[int]]]:
+    """Return forms that add up to one but for what is merely added, and their dimensions, which nothing couples."""
+    if form.denominator != 1:
+        return [(form, form.dims.union(*coupled))]
+    parts = connected([*coupled, *(floor.dims for floor, _ in form.floors)])
+    found = []
+    for place, dims in enumerate(parts):
+        terms = tuple(term for term in form.terms if term[0] in dims)
+        floors = tuple(floor for floor in form.floors if floor[0].dims & dims)
+        found.append((Affine(0 if place else form.constant, terms, floors), dims))
+    return found
 
 
 def _clip(form: Affine, guards: Sequence[Affine]) -> tuple[int, int] | None:
@@ -345,7 +362,8 @@ class FootprintCounter:
             total = imager.image(Affine(0, ()), access)
             grouped = imager.groups(access)
             alone = [[axis] for axis in range(len(access.axes)) if not any(axis in group for group in grouped)]
-            for axes in grouped + alone:
+            # Neighbours first: they make long intervals, of which there are few.
+            for axes in sorted(grouped + alone, key=lambda axes: min(abs(access.strides[axis]) for axis in axes)):
                 added = imager.image(access.linear(axes), access)
                 imager.check(len(total.starts) * len(added.starts), access)
                 total = total.plus(added)

@@ -78,6 +78,14 @@ def in_sub_groups(addresses: np.ndarray, lanes: int) -> np.ndarray:
 
 # Neither banks, lines nor segments tell addresses apart that differ by a multiple of this.
 PERIOD = 1024
+
+
+def _period(issued: Issued, word: int) -> int:
+    """Return by multiples of which addresses do not differ."""
+    # Moved by whole words, or elements of more, all addresses fall on other banks, but together as before.
+    return max(issued.itemsize, word) if word else PERIOD
+
+
 # Eight bytes each: 64 MB for one access.
 _MOST_ADDRESSES = 8_000_000
 
@@ -102,9 +110,12 @@ class Instructions:
 
 
 def instructions(
-    launch: ResolvedLaunch, group: tuple[int, ...], lanes: int, space: str, offsets: dict[str, int]
+    launch: ResolvedLaunch, group: tuple[int, ...], lanes: int, space: str, offsets: dict[str, int], word: int = 0
 ) -> Iterator[Instructions]:
-    """Yield the memory instructions of a work-group in one address space."""
+    """Yield the memory instructions of a work-group in one address space.
+
+    With the bytes of a bank's `word`, those have the same addresses that a bank's conflicts do not tell apart.
+    """
     points = work_items(launch, group)
     parts = launch.within([(position, position) for position in group])
     joined = _joined(launch, parts, space)
@@ -119,10 +130,17 @@ def instructions(
             address = np.where(alive, moved, address)
         yield _made(launch, issued, ({issued.source: 1}, pieces[0][0].times), address, lanes, weights)
     for part in parts:
-        for (issued, shift), sources in _kinds(launch, part, space, offsets, joined).items():
-            steps, weights = _iterations(launch, part, issued)
-            here = points | steps
-            address = np.where(executing(launch, part, here), issued.address(here) + shift, IDLE)
+        known: dict[object, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        for (issued, shift), sources in _kinds(launch, part, space, offsets, joined, word).items():
+            form = issued.address
+            # Many differ by constants alone.
+            same = (form.terms, form.floors, issued.loops, _period(issued, word))
+            if same not in known:
+                steps, weights = _iterations(launch, part, issued, same[-1])
+                here = points | steps
+                known[same] = weights, executing(launch, part, here), form(here) - form.constant
+            weights, alive, moved = known[same]
+            address = np.where(alive, moved + (form.constant + shift), IDLE)
             yield _made(launch, issued, (sources, part.times), address, lanes, weights)
 
 
@@ -186,7 +204,7 @@ def _reached(part: ResolvedPiece, steps: Mapping[int, np.ndarray]) -> np.ndarray
 
 
 def _kinds(
-    launch: ResolvedLaunch, part: ResolvedPiece, space: str, offsets: dict[str, int], others: _Joined
+    launch: ResolvedLaunch, part: ResolvedPiece, space: str, offsets: dict[str, int], others: _Joined, word: int
 ) -> dict[tuple[Issued, int], Counter[tuple[int, int]]]:
     """Return the instructions of each kind: the first of its accesses and what to add to its address.
 
@@ -200,7 +218,8 @@ def _kinds(
             continue
         shifts = issued.offsets + offsets.get(access.array, 0)
         # Accesses a multiple of the period apart have equal sectors and conflicts: one stands for all.
-        residues, first, numbers = np.unique((form.constant + shifts) % PERIOD, return_index=True, return_counts=True)
+        rests = (form.constant + shifts) % _period(issued, word)
+        residues, first, numbers = np.unique(rests, return_index=True, return_counts=True)
         for residue, at, number in zip(residues.tolist(), first.tolist(), numbers.tolist(), strict=True):
             same = (access.array, access.direction, form.terms, form.floors, issued.itemsize, issued.loops, residue)
             counts[kinds.setdefault(same, (issued, int(shifts[at])))][issued.source] += number
@@ -208,11 +227,11 @@ def _kinds(
 
 
 def _iterations(
-    launch: ResolvedLaunch, part: ResolvedPiece, issued: Issued
+    launch: ResolvedLaunch, part: ResolvedPiece, issued: Issued, period: int
 ) -> tuple[dict[int, np.ndarray], np.ndarray]:
     """Return values of the sequential loops' dimensions, shape (iterations, 1), and how often each stands for one.
 
-    Of a loop that only moves addresses, iterations are left out that repeat others modulo `PERIOD`.
+    Of a loop that only moves addresses, iterations are left out that repeat others modulo the period.
     """
     values: list[tuple[int, np.ndarray, np.ndarray]] = []
     form, dims = issued.address, len(part.ranges)
@@ -225,7 +244,7 @@ def _iterations(
         # Guards and floors tell iterations apart by more than the address, so none of theirs stands for another.
         if dim not in guarded and dim not in form.floor_dims:
             # Addresses repeat modulo the period after so many; a loop that moves none (gcd with 0) keeps one.
-            kept = min(count, PERIOD // gcd(PERIOD, form.coefficient(dim)))
+            kept = min(count, period // gcd(period, form.coefficient(dim)))
         times = np.full(kept, count // kept, dtype=np.int64)
         times[: count % kept] += 1
         values.append((dim, np.arange(start, start + kept, dtype=np.int64), times))
@@ -254,10 +273,10 @@ def local_wavefronts(launch: ResolvedLaunch, machine: Machine) -> dict[tuple[str
     total: dict[tuple[str, str], float] = defaultdict(float)
     if "local" not in launch.spaces.values():
         return total
-    lanes = int(machine.need("sub_group_size"))
+    lanes, word = int(machine.need("sub_group_size")), int(machine.need("local_bank_bytes"))
     # Period 1: a work-group's local addresses start anew, so that only guards tell work-groups apart.
     for group, weight in representatives(launch, whole_grid(launch, 1), 1):
-        for item in instructions(launch, group, lanes, "local", {}):
+        for item in instructions(launch, group, lanes, "local", {}, word):
             each = wavefronts(item, machine)[0].sum(axis=-1)
             total[item.array, item.direction] += weight * item.count * item.times * float(each @ item.weights)
     return total

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex.features.gpu.integer_sets import order_of
 from perflex.features.gpu.memory_instructions import IDLE, executing, first_of_each, in_sub_groups, work_items
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def trace_of(launch: ResolvedLaunch, turns: Sequence[Turn], lines: Lines, offset
     rounds = _rounds((*keys[:, 1:].T, guards, places), stored > 0, guards)
     rounds += keys[:, 0] * (int(rounds.max(initial=0)) + 1)
     turn = np.random.default_rng(0).random((int(rounds.max(initial=0)) + 1, int(warps.max(initial=0)) + 1))
-    order = np.lexsort((sectors, stored, turn[rounds, warps], rounds))
+    order = order_of(rounds, turn.argsort(axis=1).argsort(axis=1)[rounds, warps], stored, sectors)
     rounds, warps, arrays, sectors, stored = (each[order] for each in (rounds, warps, arrays, sectors, stored))
     burst = np.cumsum(changes(rounds, warps)) - 1
     first = np.flatnonzero(changes(burst, stored, sectors))
@@ -163,7 +164,7 @@ def _rounds(columns: Sequence[Integers], stored: NDArray[np.bool_], guards: Inte
 
     Compilers move no load across a branch, so that a burst ends where other conditions hold.
     """
-    order = np.lexsort(columns[::-1])
+    order = order_of(*columns)
     new, stores, branch = changes(*(column[order] for column in columns)), stored[order], changes(guards[order])
     part, begin = np.cumsum(branch) - 1, np.flatnonzero(branch)
     made = np.stack((new & ~stores, new & stores))

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from perflex.errors import FeatureError, MachineError, warn
+from perflex.features.counting.private_memory import PrivateUse, private_uses
 from perflex.features.from_loopy.extract import extract_scop
 from perflex.features.gpu.launch_footprints import beforehand
 from perflex.features.gpu.memory_instructions import PERIOD, distinct, instructions, local_wavefronts
+from perflex.features.gpu.private_volumes import PRIVATE, private_volumes
 from perflex.features.gpu.resolved_launch import ResolvedLaunch, accessing_launches
 from perflex.features.gpu.volume_result import ArrayVolumes, Volumes
 from perflex.features.gpu.volume_rules import current_layout, current_volumes
@@ -33,6 +35,7 @@ def estimate_volumes(
     registers: int | None = None,
     offsets: Mapping[str, int] | None = None,
     caches: str | None = None,
+    private: Mapping[int, PrivateUse] | None = None,
 ) -> Volumes:
     """Estimate what a kernel moves between the levels of a GPU's memory hierarchy.
 
@@ -54,6 +57,9 @@ def estimate_volumes(
         written back. ``"cold"``: each launch finds nothing, not even what the launch before it in the run has left, as
         where Nsight Compute empties caches before each; DRAM loads are then at least the distinct bytes that a launch
         loads, and stores count as written back.
+    private
+        What each launch, by its number, does with work-items' own memory, as its compiled code says; by default what
+        `perflex.features.counting.private_memory` says of the source.
 
     Returns
     -------
@@ -103,8 +109,16 @@ def estimate_volumes(
         current_volumes(launch, machine, held, given, left)
         for (_, launch), held, left in zip(launches, resident, before, strict=True)
     ]
+    if private is None:
+        private = private_uses(scop, sizes, int(machine.need("sub_group_size")))
+    own = {
+        n: private_volumes(private[n], held * scop.launches[n].group_size, machine)
+        for (n, _), held in zip(launches, resident, strict=True)
+        if n in private
+    }
     results = [
-        (launch.repeats, _with_local(one, launch, machine)) for (_, launch), one in zip(launches, found, strict=True)
+        (launch.repeats, _with_others(one, launch, machine, own.get(n)))
+        for (n, launch), one in zip(launches, found, strict=True)
     ]
     total = _summed(results) if results else _nothing(scop, sizes, machine, registers)
     return replace(total, machine=machine.name, caches=caches or CACHES[0])
@@ -155,7 +169,7 @@ def _warn_of_spills(kernel: str, machine: Machine, registers: int) -> None:
         warn(msg)
 
 
-def _with_local(result: Volumes, launch: ResolvedLaunch, machine: Machine) -> Volumes:
+def _with_others(result: Volumes, launch: ResolvedLaunch, machine: Machine, private: ArrayVolumes | None) -> Volumes:
     # Local memory is served within the compute unit: it has wavefronts, but no volume below.
     found = local_wavefronts(launch, machine)
     arrays = dict(result.arrays)
@@ -163,6 +177,8 @@ def _with_local(result: Volumes, launch: ResolvedLaunch, machine: Machine) -> Vo
         arrays[name] = ArrayVolumes(
             local_wavefronts_load=found.get((name, "load"), 0.0), local_wavefronts_store=found.get((name, "store"), 0.0)
         )
+    if private is not None:
+        arrays[PRIVATE] = private
     return replace(result, arrays=arrays, total=ArrayVolumes.total(arrays.values()))
 
 

@@ -119,7 +119,7 @@ class Guards:
             codes += [runs.astype(np.int64), *(np.where(runs, column, 0) for column in columns)]
         code = np.zeros((1,) * len(axes), dtype=np.int64)
         for column in codes:
-            code = _numbered(code * (int(column.max(initial=0)) + 1) + column)
+            code = numbered(code * (int(column.max(initial=0)) + 1) + column)
         if code.size > 1:
             self._check(axes)
         whole = np.broadcast_to(code, shape)
@@ -200,7 +200,7 @@ def _where(cut: np.ndarray, part: np.ndarray) -> np.ndarray:
     return np.where(cut, values - lowest + 1, 0)
 
 
-def _numbered(codes: np.ndarray) -> np.ndarray:
+def numbered(codes: np.ndarray) -> np.ndarray:
     """Return numbers from 0 up without gaps, equal where codes are."""
     highest = int(codes.max(initial=0))
     if highest < 4 * codes.size + 1024:

@@ -7,10 +7,11 @@ What is counted is what a compiler makes of the source, by these rules; no count
 * an access of global or local memory is one instruction of ``ldst_global`` or ``ldst_local``, of a vector type one for
   each 16 bytes (`vector_elements`), but loads of values that are in registers already are none, by the rule of
   `perflex.features.scop.register_reuse`, and loads of neighbours in local memory are one for up to 16 bytes, by that of
-  `perflex.features.scop.wide_loads`; private arrays are registers;
+  `perflex.features.scop.wide_loads`; private arrays are registers, but those that
+  `perflex.features.counting.private_memory` finds in memory;
 * what lies in constant memory is an operand of the instruction that uses it where its address is known when the code is
   made; else, as in a loop that is not unrolled, it is loaded (``ldst_constant``);
-* address arithmetic is ``int``, by the rule of `perflex.features.instructions.loop_tree`;
+* address arithmetic is ``int``, by the rule of `perflex.features.counting.loop_tree`;
 * each iteration of a loop is an addition and a comparison (``int``) and a branch (``control``), but a loop of
   32 iterations at most, the same number for all work-items and sizes, is unrolled and takes none;
 * a guard is a comparison (``int``; two instructions more for a division in it) for each of its inequalities, and a
@@ -34,8 +35,9 @@ from fractions import Fraction
 from typing import Any
 
 from perflex.errors import UnsupportedKernelError
+from perflex.features.counting.loop_tree import CountedLoop, CountedNest, address_work, moves, nests_of
+from perflex.features.counting.private_memory import arrays_in_memory
 from perflex.features.counting.scop_counts import ScopCounts, counts_of
-from perflex.features.instructions.loop_tree import CountedLoop, CountedNest, address_work, moves, nests_of
 from perflex.features.instructions.operation_slots import EXCHANGES
 from perflex.features.polynomials.affine import read_affine
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
@@ -46,7 +48,9 @@ from perflex.features.scop.wide_loads import wide_loads
 from perflex.features.scop.words import UPDATES
 from perflex.isl import ISL_LOCK, isl
 
-INSTRUCTION_CLASSES = ("fp32", "fp64", "int", "ldst_global", "ldst_local", "ldst_constant", "control")
+INSTRUCTION_CLASSES = (
+    "fp32", "fp64", "int", "ldst_global", "ldst_local", "ldst_constant", "ldst_private", "control",
+)  # fmt: skip
 
 _CLASS_OF = {
     **dict.fromkeys(("float16", "bfloat16", "float32", "complex64"), "fp32"),
@@ -161,7 +165,7 @@ def _everything(scop: Scop) -> Iterator[Executed]:
             if times:
                 yield Executed("int", times * loop.weight, loop.iterations, nest.launch)
         yield from _counters(nest, (loop for loop in nest.loops.values() if not loop.unrolled))
-        yield from guard_work(scop, nest)
+    yield from _guards(scop)
     for launch in range(len(scop.launches)):
         yield Executed("control", Fraction(1), None, launch)
     for barrier in scop.barriers:
@@ -208,7 +212,8 @@ def _statement(scop: Scop, number: int, nest: CountedNest, made: MadeByAccess) -
     for place, access in enumerate(statement.accesses):
         array = scop.array(access.array)
         operand = array.space == "constant" and not moves(scop, access, nest, number)
-        if array.space == "private" or operand:
+        in_register = array.space == "private" and access.array not in arrays_in_memory(scop)
+        if in_register or operand:
             continue
         for one in made_of(made, scop, number, place):
             if one.times:
@@ -225,9 +230,21 @@ def guard_work(scop: Scop, nest: CountedNest) -> Iterator[Executed]:
     """Yield the tests of guards: of statements, and of loops that not all work-items enter."""
     seen: _Seen = set()
     yield from _loop_guards(nest, seen)
-    for number in nest.paths:
+    for number in _guarded_alike(scop, nest):
         loop = nest.around(number)[-1]
         yield from _tested(scop.statements[number].domain, loop, nest, seen)
+
+
+def _guards(scop: Scop) -> list[Executed]:
+    return scop.derived("guards", (), lambda: [one for nest in nests_of(scop) for one in guard_work(scop, nest)])
+
+
+def _guarded_alike(scop: Scop, nest: CountedNest) -> Iterable[int]:
+    """Return the first statement of each domain in each loop: the tests of others are seen already."""
+    first: dict[object, int] = {}
+    for number, path in nest.paths.items():
+        first.setdefault((path, scop.statements[number].isl_text), number)
+    return first.values()
 
 
 def _loop_guards(nest: CountedNest, seen: _Seen) -> Iterator[Executed]:
@@ -270,7 +287,7 @@ def spared_tests(scop: Scop, sub_group_size: int) -> tuple[QuasiPolynomial, Quas
     def compute() -> list[Executed]:
         with ISL_LOCK:
             nests = nests_of(scop)
-            everywhere = [one for nest in nests for one in guard_work(scop, nest)]
+            everywhere = _guards(scop)
             left = [one for nest in nests for one in _tests(scop, nest)]
         return [*everywhere, *(replace(one, times=-one.times) for one in left)]
 
@@ -281,7 +298,7 @@ def _tests(scop: Scop, nest: CountedNest) -> Iterator[Executed]:
     """Yield the tests that remain, each in its loop."""
     yield from _loop_guards(nest, set())
     seen: _Seen = set()
-    for number in nest.paths:
+    for number in _guarded_alike(scop, nest):
         statement = scop.statements[number]
         around = nest.around(number)
         if not around[-1].iterations.is_subset(statement.domain):

@@ -4,7 +4,8 @@ barvinok counts most domains of kernels in a millisecond, and some in minutes. S
 factors whose dimensions have nothing to do with each other. Factors of few constraints are counted here, others in a
 worker process with a limit on isl's operations; those that take more, or whose constraints may meet in too many
 corners, are kept as sets, and their points are counted once the sizes are known. Operations and corners are the same
-on each machine, however fast and loaded it is: time decides nothing, but ends what would go on for ever with an error.
+on each machine, however fast and loaded it is: time decides no number, but whether there is a formula where that takes
+seconds, and ends what would go on for ever with an error.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from perflex.child_process import AskedProcess, ChildLostError
 from perflex.errors import UnsupportedKernelError
 from perflex.isl import ISL_LOCK, isl
 
-# Processor time after which a count ends in an error. The operations allowed take a few seconds of it.
+# Processor time after which a count at given sizes ends in an error. The operations allowed take a few seconds of it.
 _NET_S = 60.0
+# That after which no formula is sought any more: what takes longer has hundreds of cases.
+_SYMBOLIC_S = 3.0
 # A loaded machine gives a process less than all of a core; the first answer includes the start of Python.
 _LONGEST_WAIT_S = 20 * _NET_S
 
@@ -44,14 +47,17 @@ class CardProcess:
         self._lock = Lock()
         self._worker: AskedProcess | None = None
 
-    def card(self, points: str, assumptions: str, operations: int) -> str | None:
+    def card(self, points: str, assumptions: str, operations: int, seconds: float | None = None) -> str | None:
         """Return the number of points of a set as isl's text of a piecewise quasi-polynomial.
 
-        None if that takes more operations, or is more than barvinok can do.
+        None if that takes more operations, or the processor time given, or is more than barvinok can do.
         """
         with self._lock:
             try:
-                answer: str | None = self._running().ask((_NET_S, operations, points, assumptions), _LONGEST_WAIT_S)
+                asked = (seconds or _NET_S, operations, points, assumptions)
+                answer: str | None = self._running().ask(asked, _LONGEST_WAIT_S)
+                if answer is None and seconds:
+                    return None
                 reason = f"it took {_NET_S:g} s of processor time"
             except (ChildLostError, OSError) as error:  # the next set gets a new worker
                 answer, reason = None, f"the process that counts was lost: {error}"
@@ -140,18 +146,32 @@ def spend(operations: int) -> None:
         context.set_max_operations(max(most - operations, 1))
 
 
+def at_once(domain: Any, assumptions: Any) -> Any:
+    """Return what `card` returns; None where a few sizes are better counted one by one."""
+    with ISL_LOCK:
+        factors = _factors(domain.intersect_params(assumptions))
+        sizes = isl.dim_type.param
+        if any(not quick and factor.involves_dims(sizes, 0, factor.dim(sizes)) for factor, quick in factors):
+            return None
+        return _card(domain, assumptions, factors)
+
+
 def card(domain: Any, assumptions: Any) -> Any:
     """Return the number of points of a set under assumptions, an ``isl.PwQPolynomial`` in the parameters."""
     with ISL_LOCK:
-        counted: Any = None
-        # barvinok itself multiplies what independent dimensions give, so that only the slow ones are worth parting.
-        for factor, quick in _factors(domain.intersect_params(assumptions)):
-            if _existential_variables(factor) > _EXISTENTIAL or (not quick and _corners(factor) > _MOST_CORNERS):
-                raise TooManyOperationsError
-            points = _card_of_factor(factor, assumptions, quick=quick, operations=_SYMBOLIC_OPERATIONS)
-            counted = points if counted is None else counted.mul(points)
-        _check_finite(counted, domain)
-        return counted.coalesce().gist_params(assumptions)
+        return _card(domain, assumptions, _factors(domain.intersect_params(assumptions)))
+
+
+def _card(domain: Any, assumptions: Any, factors: list[tuple[Any, bool]]) -> Any:
+    counted: Any = None
+    # barvinok itself multiplies what independent dimensions give, so that only the slow ones are worth parting.
+    for factor, quick in factors:
+        if _existential_variables(factor) > _EXISTENTIAL or (not quick and _corners(factor) > _MOST_CORNERS):
+            raise TooManyOperationsError
+        points = _card_of_factor(factor, assumptions, quick, _SYMBOLIC_OPERATIONS, _SYMBOLIC_S)
+        counted = points if counted is None else counted.mul(points)
+    _check_finite(counted, domain)
+    return counted.coalesce().gist_params(assumptions)
 
 
 def _factors(domain: Any) -> list[tuple[Any, bool]]:
@@ -211,10 +231,10 @@ def _only(piece: Any, group: set[int]) -> Any:
     return isl.Set.from_basic_set(piece)
 
 
-def _card_of_factor(factor: Any, assumptions: Any, *, quick: bool, operations: int) -> Any:
+def _card_of_factor(factor: Any, assumptions: Any, quick: bool, operations: int, seconds: float | None = None) -> Any:
     if quick:
         return factor.card()
-    text = card_process.card(str(factor), str(assumptions), operations)
+    text = card_process.card(str(factor), str(assumptions), operations, seconds)
     if text is None:
         raise TooManyOperationsError
     return isl.PwQPolynomial(text)
@@ -251,7 +271,8 @@ def card_at(domain: Any, sizes: tuple[tuple[str, int], ...]) -> int:
             plain = at_sizes(domain, dict(sizes)).coalesce()
             total = 1
             for factor, quick in _factors(plain):
-                counted = _card_of_factor(factor, isl.Set("{ : }"), quick=quick, operations=_FIXED_OPERATIONS)
+                counted = _card_of_factor(factor, isl.Set("{ : }"), quick, _FIXED_OPERATIONS)
+                _check_finite(counted, domain)
                 total *= int(counted.eval(isl.Point.zero(counted.get_domain_space())).to_python())
             return total
     except TooManyOperationsError:

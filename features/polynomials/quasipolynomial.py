@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from math import lcm
+from functools import lru_cache
+from math import lcm, prod
 from typing import Any
 
 import msgspec
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from perflex.errors import MissingSizeError, UnsupportedKernelError
 from perflex.features.polynomials.affine import Affine, integer, read_affine, read_constraints
-from perflex.features.polynomials.cardinality import SUM_LIMIT, TooManyOperationsError, card, card_at, limited
+from perflex.features.polynomials.cardinality import SUM_LIMIT, TooManyOperationsError, at_once, card, card_at, limited
 from perflex.isl import ISL_LOCK, SetText, computed_once, isl, parsed
 
 
@@ -96,8 +98,44 @@ def _read_piece(domain: Any, polynomial: Any) -> Piece:
     return Piece(conditions, tuple(whole), common)
 
 
+# Of so many tuples of sizes, the points of a set are counted one after another before a formula is sought.
+_FEW_SIZES = 32
+
+
+class Untried(Struct, frozen=True, array_like=True, dict=True):
+    """A set whose points isl may be able to count for all sizes, which takes longer than at a few."""
+
+    points: SetText
+    assumptions: SetText
+    simplified: SetText  # The same set, for all sizes
+    parsed = property(lambda self: self.points.parsed)
+
+    def at(self, sizes: Mapping[str, Any]) -> Any:
+        """Return the number of points at given sizes, numbers or arrays."""
+        names = self.parsed.get_var_names(isl.dim_type.param)
+        columns = np.broadcast_arrays(*(np.asarray(sizes[name]) for name in names))
+        asked: set[tuple[int, ...]] = self.__dict__.setdefault("asked", set())
+        if len(asked) <= _FEW_SIZES:
+            asked.update(zip(*(column.ravel().tolist() for column in columns), strict=True))
+        return _points_at(self.parsed, sizes) if len(asked) <= _FEW_SIZES else self.formula.evaluate(sizes)
+
+    @property
+    def formula(self) -> QuasiPolynomial:
+        """The number of points, for all sizes if that takes not too long."""
+        return _formula(self)
+
+
+@lru_cache(maxsize=4096)
+def _formula(of: Untried) -> QuasiPolynomial:
+    try:
+        with ISL_LOCK:
+            return QuasiPolynomial(card(of.simplified.parsed, of.assumptions.parsed.params()))
+    except TooManyOperationsError:
+        return QuasiPolynomial("{ 0 }", ((QuasiPolynomial.constant(1), (of.points,)),))
+
+
 # A polynomial and sets.
-_Product = tuple["QuasiPolynomial", tuple[SetText, ...]]
+_Product = tuple["QuasiPolynomial", tuple[SetText | Untried, ...]]
 
 
 class QuasiPolynomial:
@@ -117,11 +155,41 @@ class QuasiPolynomial:
     """
 
     def __init__(self, isl_object: Any, deferred: tuple[_Product, ...] = ()) -> None:
-        self.__dict__["text" if isinstance(isl_object, str) else "isl_object"] = isl_object
-        self.deferred = deferred
+        self._products = deferred
+        if any(isinstance(one, Untried) for _, sets in deferred for one in sets):
+            self.__dict__["counted"] = QuasiPolynomial(isl_object)
+        else:
+            self.__dict__["text" if isinstance(isl_object, str) else "isl_object"] = isl_object
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return QuasiPolynomial, (self.text, self.deferred)
+        return QuasiPolynomial, (self._counted.text, self._products)
+
+    @property
+    def _counted(self) -> QuasiPolynomial:
+        """What is symbolic before sets are tried; itself, where none is untried."""
+        counted: QuasiPolynomial = self.__dict__.get("counted", self)
+        return counted
+
+    @property
+    def parts(self) -> tuple[QuasiPolynomial, tuple[_Product, ...]]:
+        """What is symbolic before sets are tried, and what is added to it."""
+        return self._counted, self._products
+
+    @computed_once
+    def _tried(self) -> QuasiPolynomial:
+        """The same, of which no set is untried."""
+        total = self._counted
+        for factor, sets in self._products:
+            tried = (one for one in sets if isinstance(one, Untried))
+            others = tuple(one for one in sets if not isinstance(one, Untried))
+            rest = QuasiPolynomial("{ 0 }", ((factor, others),)) if others else factor
+            total = total + prod((one.formula for one in tried), start=rest)
+        return total
+
+    @property
+    def deferred(self) -> tuple[_Product, ...]:
+        """What is added to the symbolic part."""
+        return self._tried.deferred if "counted" in self.__dict__ else self._products
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QuasiPolynomial):
@@ -133,10 +201,19 @@ class QuasiPolynomial:
         return hash((self.text, self.deferred))
 
     @classmethod
-    def points(cls, domain: Any, assumptions: Any) -> QuasiPolynomial:
-        """Return the number of points of an isl set, for sizes that fulfil the assumptions."""
+    def points(cls, domain: Any, assumptions: Any, simplified: Any = None) -> QuasiPolynomial:
+        """Return the number of points of an isl set, for sizes that fulfil the assumptions.
+
+        What is not quickly counted for all sizes is so when a formula is asked for, or many sizes; then the set may be
+        simplified.
+        """
+        simple = domain if simplified is None else simplified
         try:
-            return cls(card(domain, assumptions))
+            if (found := at_once(simple, assumptions)) is not None:
+                return cls(found)
+            there = domain.intersect_params(assumptions)
+            one = Untried(SetText(there), SetText(assumptions), SetText(simple))
+            return cls("{ 0 }", ((cls.constant(1), (one,)),))
         except TooManyOperationsError:
             return cls.points_at_sizes(domain, assumptions)
 
@@ -163,18 +240,18 @@ class QuasiPolynomial:
     @computed_once
     def text(self) -> str:
         """The symbolic part in isl's notation."""
-        return str(self.isl_object)
+        return self._tried.text if "counted" in self.__dict__ else str(self.isl_object)
 
     @computed_once
     def isl_object(self) -> Any:
         """The symbolic part, an ``isl.PwQPolynomial``."""
-        return parsed(isl.PwQPolynomial, self.text)
+        return self._tried.isl_object if "counted" in self.__dict__ else parsed(isl.PwQPolynomial, self.text)
 
     @computed_once
     def parameters(self) -> tuple[str, ...]:
         """Names of the size parameters the value may depend on."""
-        names = self.isl_object.drop_unused_params().space.get_var_names(isl.dim_type.param)
-        for factor, domains in self.deferred:
+        names = self._counted.isl_object.drop_unused_params().space.get_var_names(isl.dim_type.param)
+        for factor, domains in self._products:
             names += factor.parameters
             names += [name for one in domains for name in one.parsed.get_var_names(isl.dim_type.param)]
         return tuple(dict.fromkeys(names))
@@ -188,9 +265,10 @@ class QuasiPolynomial:
             return tuple(_read_piece(domain, polynomial) for domain, polynomial in self.isl_object.get_pieces())
 
     def __add__(self, other: QuasiPolynomial) -> QuasiPolynomial:
-        deferred = self.deferred + other.deferred
+        (one, mine), (two, theirs) = self.parts, other.parts
+        deferred = mine + theirs
         # What is still text is parsed here: within the limit, isl may end in the middle of it with a syntax error.
-        left, right = self.isl_object, other.isl_object
+        left, right = one.isl_object, two.isl_object
         try:
             with limited(SUM_LIMIT):
                 return QuasiPolynomial(left.add(right), deferred)
@@ -203,18 +281,20 @@ class QuasiPolynomial:
             if other == 1:
                 return self
             # isl.Val takes fractions as text only.
-            scaled = self.isl_object.scale_val(isl.Val(str(other)))
-            return QuasiPolynomial(scaled, tuple((factor * other, sets) for factor, sets in self.deferred))
-        left, right = self.isl_object, other.isl_object
+            scaled = self._counted.isl_object.scale_val(isl.Val(str(other)))
+            return QuasiPolynomial(scaled, tuple((factor * other, sets) for factor, sets in self._products))
+        (one, mine), (two, theirs) = self.parts, other.parts
+        left, right = one.isl_object, two.isl_object
         if not left.get_space().is_equal(right.get_space()):
             # isl aligns the parameters of a sum, but not those of a product.
-            both = [one.get_space().get_var_names(isl.dim_type.param) for one in (left, right)]
+            both = [each.get_space().get_var_names(isl.dim_type.param) for each in (left, right)]
             names = ", ".join(sorted({*both[0], *both[1]}))
-            bodies = [one.text.partition("->")[2] if one.text.startswith("[") else one.text for one in (self, other)]
+            texts = one.text, two.text
+            bodies = [text.partition("->")[2] if text.startswith("[") else text for text in texts]
             left, right = (isl.PwQPolynomial(f"[{names}] -> {body}") for body in bodies)
-        deferred = [(factor * QuasiPolynomial(other.isl_object), sets) for factor, sets in self.deferred]
-        deferred += [(factor * QuasiPolynomial(self.isl_object), sets) for factor, sets in other.deferred]
-        deferred += [(one * two, sets + more) for one, sets in self.deferred for two, more in other.deferred]
+        deferred = [(factor * QuasiPolynomial(right), sets) for factor, sets in mine]
+        deferred += [(factor * QuasiPolynomial(left), sets) for factor, sets in theirs]
+        deferred += [(first * second, sets + more) for first, sets in mine for second, more in theirs]
         return QuasiPolynomial(left.mul(right), tuple(deferred))
 
     __rmul__ = __mul__
@@ -254,17 +334,18 @@ class QuasiPolynomial:
         # numpy's integers overflow at 64 bits, Python's do not.
         whole = {name: int(value) for name, value in used.items()}
         # isl's pieces are disjoint, and where none holds the value is 0.
-        piece = next((one for one in self.pieces if one.holds(whole)), None)
+        piece = next((one for one in self._counted.pieces if one.holds(whole)), None)
         symbolic = 0 if piece is None else Fraction(piece.numerator(whole), piece.denominator)
         total = symbolic + self._deferred_at(whole)
         return int(total) if total == int(total) else total
 
     def _deferred_at(self, sizes: Mapping[str, Any]) -> Any:
         total: Any = 0
-        for factor, domains in self.deferred:
+        for factor, domains in self._products:
             value: Any = factor.evaluate(sizes)
             for domain in domains:
-                value = value * _points_at(domain.parsed, sizes)
+                points = domain.at(sizes) if isinstance(domain, Untried) else _points_at(domain.parsed, sizes)
+                value = value * points
             total = total + value
         return total
 
@@ -273,7 +354,7 @@ class QuasiPolynomial:
         shape = np.broadcast_shapes(*(array.shape for array in arrays.values()))
         magnitude = {name: float(np.max(np.abs(array), initial=0)) for name, array in arrays.items()}
         result = np.zeros(shape)
-        for piece in self.pieces:
+        for piece in self._counted.pieces:
             bound = piece.bound(magnitude)
             # Floating point counts exactly up to 2**53; beyond, 64-bit integers; beyond, Python's own.
             kind: Any = np.float64 if bound < 2.0**53 else np.int64 if bound < 2.0**62 else object
@@ -311,16 +392,25 @@ def _points_at(domain: Any, sizes: Mapping[str, Any]) -> Any:
 
 def polynomial_record(polynomial: QuasiPolynomial) -> list[Any]:
     """Return a quasi-polynomial as a list of texts, numbers and lists; `polynomial_from_record` restores it."""
-    pieces = [msgspec.to_builtins(piece) for piece in polynomial.pieces]
-    deferred = [[polynomial_record(factor), list(map(str, sets))] for factor, sets in polynomial.deferred]
-    return [polynomial.text, list(polynomial.parameters), pieces, deferred]
+    counted, products = polynomial.parts
+    pieces = [msgspec.to_builtins(piece) for piece in counted.pieces]
+    deferred = [[polynomial_record(factor), list(map(_set_record, sets))] for factor, sets in products]
+    return [counted.text, list(polynomial.parameters), pieces, deferred]
 
 
 def polynomial_from_record(record: list[Any]) -> QuasiPolynomial:
     """Return the quasi-polynomial of a record."""
     text, names, pieces, deferred = record
-    made = QuasiPolynomial(
-        text, tuple((polynomial_from_record(factor), tuple(map(SetText, sets))) for factor, sets in deferred)
-    )
-    vars(made).update(parameters=tuple(names), piece_records=pieces)
+    products = tuple((polynomial_from_record(factor), tuple(map(_set_of, sets))) for factor, sets in deferred)
+    made = QuasiPolynomial(text, products)
+    vars(made)["parameters"] = tuple(names)
+    vars(made.parts[0])["piece_records"] = pieces
     return made
+
+
+def _set_record(one: SetText | Untried) -> str | list[str]:
+    return list(map(str, astuple(one))) if isinstance(one, Untried) else str(one)
+
+
+def _set_of(record: str | list[str]) -> SetText | Untried:
+    return SetText(record) if isinstance(record, str) else Untried(*map(SetText, record))

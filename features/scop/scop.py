@@ -244,6 +244,9 @@ class Loop(_Part, frozen=True):
     unroll
         How many iterations the source asks compilers to write side by side (``#pragma unroll 4``): 1 is none, 0 all of
         them; None where it says nothing.
+    trips
+        Trip count of each run of it that compilers know, whatever guards leave of the domains; None where that is to be
+        told from these.
     """
 
     name: _Name
@@ -252,6 +255,7 @@ class Loop(_Part, frozen=True):
     average: Fraction = Fraction(1)
     assumed: str = ""
     unroll: _Index | None = None
+    trips: _Index | None = None
 
 
 class Launch(_Part, frozen=True):

@@ -16,11 +16,12 @@ from perflex.calibration.change import change_of
 from perflex.features import SourceKernel, count_features, extract_scop, parse_feature
 from perflex.features.gpu.volume_estimate import estimate_volumes
 from perflex.features.gpu.waves import local_bytes
-from perflex.features.sized_kernel import sized_kernels
 from perflex.features.target import using_machine
 from perflex.features.tiles.tile_kernel import TileKernel
 from perflex.html import shown_by
 from perflex.tables import Table, number, seconds, text
+from perflex.timing.machine_code import machine_code
+from perflex.timing.results import MeasurementFailure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -64,10 +65,10 @@ class Version:
 
     @cached_property
     def _code(self) -> tuple[CompiledProgram, ...]:
-        from perflex.timing.launch.cuda_code import code_for_machine
-
-        (job,) = sized_kernels([(self.kernel, self.sizes)])
-        return code_for_machine(job, self.target.need_machine())
+        (found,) = machine_code([(self.kernel, self.sizes)], self.target.need_machine())
+        if isinstance(found, MeasurementFailure):
+            raise found.error
+        return found
 
     def value(self, identifier: str) -> float:
         """Return the value of a feature; one of machine code is of the kernel compiled for the machine."""

@@ -14,7 +14,6 @@ from perflex.cli.lines import LinesOption, lines_content, require_source, show_l
 from perflex.cli.options import SERIES, JsonOption, KernelArgument, MachineOption, RegistersOption
 from perflex.cli.terminal import Terminal, sizes_text, terminal_of
 from perflex.features.target import resolve_target, using_code, using_machine
-from perflex.machines.files import load_machine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,20 +96,20 @@ def _show_lines(
 
 def built_code(kernel: Any, sizes: Mapping[str, int], code: str, machine: str | None) -> tuple[CompiledProgram, ...]:
     """Return what the kernel is compiled to, for a device of this machine or the machine that is named."""
-    from perflex.features.sized_kernel import sized_kernels
+    from perflex.timing.results import MeasurementFailure
 
-    (job,) = sized_kernels([(kernel, sizes)])
     if code == _FOR_MACHINE:
-        from perflex.timing.launch.cuda_code import code_for_machine
+        from perflex.timing.machine_code import machine_code
 
         if machine is None:
             raise ArgumentError("--code machine compiles for --machine, which is not given; give --machine NAME")
-        return code_for_machine(job, load_machine(machine))
-    from perflex.timing.compiled_code import compiled_code
-    from perflex.timing.measuring import chosen_device
-    from perflex.timing.results import MeasurementFailure
+        (found,) = machine_code([(kernel, sizes)], machine)
+    else:
+        from perflex.features.sized_kernel import sized_kernels
+        from perflex.timing.compiled_code import compiled_code
+        from perflex.timing.measuring import chosen_device
 
-    (found,) = compiled_code([job], chosen_device(code))
+        (found,) = compiled_code(sized_kernels([(kernel, sizes)]), chosen_device(code))
     if isinstance(found, MeasurementFailure):
         raise found.error
     return found

@@ -62,7 +62,7 @@ CompileOption = Annotated[
         "--compile",
         metavar="N",
         min=0,
-        help="Compile configurations of a Triton kernel until the N best are ordered by what their code takes.",
+        help="Compile variants, for a GPU that need not be here, until the N best are predicted by their code.",
     ),
 ]
 TimesOption = Annotated[
@@ -173,7 +173,6 @@ def _ranked_at(
     from perflex.cli.arguments import require_known_sizes
     from perflex.cli.kernel_files import require_sizes_of
     from perflex.search.counted_variants import variants_of
-    from perflex.search.triton_configurations import with_code
 
     if isinstance(variants, dict):
         require_known_sizes(sizes, variants.values(), sizes)
@@ -182,16 +181,24 @@ def _ranked_at(
     with terminal.warnings_shown(doubts=False):
         with counting(terminal, "rank:", variants) as run:
             found = variants_of(variants, loaded, sizes, machine=asked.machine, run=run)
-        found = with_code(found, loaded, asked.compiled, asked.machine)
+            if asked.compiled:
+                found = _compiled(found, loaded, asked, run)
         return _measured(terminal, found, loaded, keep, asked)
+
+
+def _compiled(found: Variants, loaded: Calibration, asked: Asked, run: RunOptions) -> Variants:
+    """Return variants of which the best are compiled, by Triton where it launches them."""
+    from perflex.search import compiled_variants, triton_configurations
+
+    if found.kernels and hasattr(found.kernels[0], "with_code"):
+        return triton_configurations.with_code(found, loaded, asked.compiled, asked.machine)
+    return compiled_variants.with_code(found, loaded, asked.compiled, machine=asked.machine, run=run)
 
 
 def _of_launch(variants: Any, loaded: Calibration, asked: Asked, *, given: bool) -> tuple[Any, Calibration]:
     """Return variants, and what predicts them: a launch of a Triton kernel instead of kernels where it is one."""
     kernels = list(variants.values()) if isinstance(variants, dict) else [variants]
     if not any(map(is_launch, kernels)):
-        if asked.compiled:
-            raise ArgumentError("--compile is for a function that launches a Triton kernel; leave it out")
         return variants, loaded
     if len(kernels) > 1:
         msg = "a launch of a Triton kernel is ranked alone, for its configurations are; give one"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -42,6 +43,13 @@ class CompiledProgram:
     arguments: tuple[Argument, ...]
     # Its code for a GPU; None for a CPU.
     gpu: GpuCode | None = None
+
+    @property
+    def digest(self) -> str:
+        """Equal for programs of the same machine code; of those for a GPU, launched alike, whatever their names."""
+        if self.gpu is not None:
+            return self.gpu.digest
+        return hashlib.sha256(repr(self.functions).encode()).hexdigest()
 
     def parts(self, local_size: Sequence[int]) -> list[tuple[Function, float]]:
         """Return the functions that a work-group runs, and which share of its work-items each of them does."""

@@ -167,8 +167,9 @@ def _fact(unit: str, *, whole: bool = True, zero: bool = False, kinds: tuple[str
     return field(default=None, metadata={"fact": Fact(unit, whole, zero, kinds)})
 
 
-# Compute capabilities whose compute units have 16 load/store units.
+# Compute capabilities whose compute units have 16 load/store units, and whose banks of local memory are half as fast.
 _FEWER_LOAD_STORE_UNITS = {7.5, 8.6, 8.7, 8.9}
+_HALF_LOCAL_MEMORY = {7.5}
 
 
 @dataclass(frozen=True)
@@ -354,6 +355,15 @@ class Machine:
         if self.load_store_per_cycle is not None:
             return self.load_store_per_cycle
         return 16.0 if self.compute_capability in _FEWER_LOAD_STORE_UNITS else 32.0
+
+    @property
+    def local_wavefronts_per_cycle(self) -> float:
+        """Wavefronts of local memory per cycle of a compute unit.
+
+        All banks serve a word in each cycle, but on Turing in every other one: 64 bytes per cycle, where GA102 has 128
+        (NVIDIA's white paper of GA102, 2nd generation RTX: shared memory).
+        """
+        return 0.5 if self.compute_capability in _HALF_LOCAL_MEMORY else 1.0
 
     def need_l1_rules(self) -> str:
         """Return whose rules the first cache follows, which must be known."""

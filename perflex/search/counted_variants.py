@@ -10,7 +10,7 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.calibration.calibration import Calibration
+    from perflex.compiled.program import CompiledProgram
     from perflex.features.from_triton.launches import LaunchedKernel, TritonLaunch
     from perflex.features.target import Target
     from perflex.machines.machine import Machine
@@ -141,8 +142,8 @@ class Row:
     refusal: UnsupportedKernelError | FeatureError | None = None
 
 
-# Settings or a kernel, and its sizes.
-Item = tuple[Any, "Mapping[str, Any]"]
+# Settings or a kernel, its sizes, and its code where that is known.
+Item = tuple[Any, "Mapping[str, Any]"] | tuple[Any, "Mapping[str, Any]", "tuple[CompiledProgram, ...]"]
 
 
 @dataclass(frozen=True)
@@ -160,10 +161,16 @@ class Work:
         """Yield what was counted of each variant; several are built at once where their code is read."""
         together = 1 if needing_code(self.features) is None else _BUILT_TOGETHER
         for first in range(0, len(items), together):
-            made = [self._made(*item) for item in items[first : first + together]]
+            part = items[first : first + together]
+            made = [self._made(*item[:2]) for item in part]
             kernels = [each for each in made if not isinstance(each, Row)]
             targets = iter(built_targets(self.features, kernels, self.target, self.output, self.device))
-            yield from (each if isinstance(each, Row) else self._counted(*each, next(targets)) for each in made)
+            for each, (_, _, *code) in zip(made, part, strict=True):
+                if isinstance(each, Row):
+                    yield each
+                else:
+                    target = next(targets)
+                    yield self._counted(*each, replace(self.target, code=code[0]) if code else target)
 
     def _made(self, given: Any, sizes: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]] | Row:
         try:

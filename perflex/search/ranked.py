@@ -13,6 +13,7 @@ import numpy as np
 from perflex.calibration.row_predictions import knowledge_of, resting_on
 from perflex.errors import CalibrationError
 from perflex.html import shown_by
+from perflex.machines.residency import Resources
 from perflex.search.accuracy import Accuracy
 from perflex.search.costs import KINDS, dominating, variant_costs
 from perflex.search.variant_doubts import doubt_lines
@@ -72,8 +73,8 @@ class Ranked:
     doubts: tuple[str, ...]
     # Its settings, for variants of a space or a launch.
     settings: Mapping[str, Any] = field(repr=False)
-    # What its compiled code takes, of Triton's kernels that were compiled.
-    code: TileResources | None
+    # What its compiled code takes, of those that were compiled.
+    code: TileResources | Resources | None
     # Among the variants.
     number: int = field(repr=False)
 
@@ -179,6 +180,7 @@ class Ranking(Sequence[Ranked]):
                 knowledge_of(calibration, *each)
                 for each in zip(variants.kernels, zip(labels, strict=True), strict=True)
             ]
+        knowledge = ["code" if n in variants.code and one == "nothing" else one for n, one in enumerate(knowledge)]
         fastest = deciding[order[0]]
         return tuple(
             Ranked(
@@ -198,7 +200,7 @@ class Ranking(Sequence[Ranked]):
                 measured=float(self.measured[number]),
                 doubts=self.doubts[number],
                 settings=variants.settings[number] if variants.settings else {},
-                code=getattr(variants.kernels[number], "resources", None) if variants.kernels else None,
+                code=_code_of(variants, number),
                 number=number,
             )
             for place, number in enumerate(order.tolist(), start=1)
@@ -234,6 +236,7 @@ class Ranking(Sequence[Ranked]):
                 fixed("registers", meaning="of a work-item, as compiled"),
                 number("local_bytes", "shared memory", unit="B", meaning="of a program, as compiled"),
                 number("spilt_bytes", "spilt", unit="B", meaning="of a work-item, as compiled"),
+                number("private_bytes", "private memory", unit="B", meaning="of a work-item, as compiled"),
                 text("doubtful"),
                 *(seconds(f"{kind}_s", place="files") for kind in KINDS),
                 text("knowledge", "rests on", place="files"),
@@ -319,5 +322,15 @@ def order_of(predicted: Array, deciding: Array) -> Indices:
     return np.lexsort((predicted, deciding))
 
 
-def _taken(code: TileResources | None) -> tuple[float | None, ...]:
-    return (None, None, None) if code is None else (code.registers, code.local_bytes, code.spilt_bytes)
+def _code_of(variants: Variants, number: int) -> TileResources | Resources | None:
+    if number in variants.code:
+        return variants.code[number].resources
+    return getattr(variants.kernels[number], "resources", None) if variants.kernels else None
+
+
+def _taken(code: TileResources | Resources | None) -> tuple[float | None, ...]:
+    if code is None:
+        return (None,) * 4
+    if isinstance(code, Resources):
+        return code.registers, code.local_bytes, code.spill_bytes, code.private_bytes
+    return code.registers, code.local_bytes, code.spilt_bytes, None

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from perflex.calibration.calibration import Calibration
     from perflex.features.target import Target
+    from perflex.machines.residency import Resources
 
     Array = NDArray[np.float64]
 
@@ -115,6 +116,14 @@ class Missing:
 
 
 @dataclass(frozen=True)
+class VariantCode:
+    """What a variant's compiled code takes, and what it is told from others by."""
+
+    resources: Resources
+    digest: str
+
+
+@dataclass(frozen=True)
 class Variants:
     """Variants with their feature values."""
 
@@ -139,6 +148,8 @@ class Variants:
     target: Target | None = field(default=None, repr=False)
     # Those of the excluded ones that were to be counted.
     missing: tuple[Missing, ...] = field(default=(), repr=False)
+    # Of those that were compiled, by number (`with_code`); features are of their code then.
+    code: Mapping[int, VariantCode] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         """Return the number of variants."""

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import json
 import os
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from perflex.caches import own_cache
 from perflex.compiled.elf import Function
 from perflex.compiled.nvidia.cubin import GpuCode
 from perflex.compiled.program import Argument, CompiledProgram
 from perflex.devices.device import Device, anywhere
-from perflex.errors import DeviceError, FileFormatError, MeasurementError, PerflexError
-from perflex.file_io import read_bytes, writing
+from perflex.errors import DeviceError, MeasurementError, PerflexError
 from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.key import measurement_key
 from perflex.timing.launch.backend import RunLimits
+from perflex.timing.launch.kept_code import keep, kept, place_of
 from perflex.timing.launch.opencl_code import compiled_for
 from perflex.timing.launch.request import launch_request, request_for
 from perflex.timing.measuring import open_backend
@@ -40,10 +35,7 @@ if TYPE_CHECKING:
     from perflex.timing.launch.backend import TimedDevice
     from perflex.timing.launch.request import LaunchRequest
 
-# Part of every key: counts what changes in how code is read or kept.
-_SCHEME = 2
 _MOST_WORKERS = 8
-_KEPT_S = 30 * 86400
 # How the variables of CPU drivers begin.
 _VARIABLES = ("CL_CONFIG_", "DPCPP_", "SYCL_", "POCL_")
 # Kernels whose builds take as long as a process to begin.
@@ -187,20 +179,15 @@ def _place(job: SizedKernel, device: Device, options: TimingOptions) -> Path | N
         return None
     # Drivers compile as their variables say, for another instruction set, say.
     variables = sorted(item for item in os.environ.items() if item[0].startswith(_VARIABLES))
-    text = repr((_SCHEME, key.kernel, key.sizes, key.device, key.driver, variables))
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return own_cache() / "code" / digest[:2] / f"{digest}.json"
+    return place_of(key.kernel, key.sizes, key.device, key.driver, variables)
 
 
 def _kept(job: SizedKernel, device: Device, options: TimingOptions) -> tuple[CompiledProgram, ...] | None:
     path = _place(job, device, options)
-    if path is None or not path.is_file():
-        return None
-    with suppress(OSError):  # a folder that is only read
-        os.utime(path)
-    # What cannot be read, or is of another scheme, is made again.
-    with suppress(FileFormatError, OSError, ValueError, KeyError, TypeError):
-        return tuple(_program(entry) for entry in json.loads(read_bytes(path))) or None
+    found = None if path is None else kept(path)
+    # What is of another scheme is made again.
+    with suppress(ValueError, KeyError, TypeError):
+        return tuple(_program(entry) for entry in found or ()) or None
     return None
 
 
@@ -221,22 +208,7 @@ def _keep(job: SizedKernel, device: Device, options: TimingOptions, programs: tu
         }
         for one in programs
     ]
-    # A cache that cannot be written costs a build the next time, nothing else.
-    with suppress(FileFormatError, OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with writing(path) as stream:
-            json.dump(content, stream)
-        _remove_unused(path.parents[1])
-
-
-@cache
-def _remove_unused(folder: Path) -> None:
-    """Remove code that nobody has asked for since a month; once in a process."""
-    latest = time.time() - _KEPT_S
-    for path in folder.glob("*/*.json"):
-        with suppress(OSError):  # another process has removed it
-            if path.stat().st_mtime < latest:
-                path.unlink()
+    keep(path, content)
 
 
 def _program(entry: dict[str, Any]) -> CompiledProgram:

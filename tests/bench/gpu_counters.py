@@ -5,9 +5,10 @@
         [--counters FILE.csv.gz] [--source FILE.cu]
 
 Each N-th configuration (124 by default) of the recorded ones, and two whose guards the ids of work-items decide, are
-compiled by NVRTC for compute capability 7.5 without a GPU, and counted (``f_code_instructions`` and
-``f_code_global_loads``). NVRTC 11 makes code of as many registers as was recorded; newer compilers, which perflex takes
-without ``--compiler``, spill where it did not.
+compiled by NVRTC for compute capability 7.5 without a GPU, and counted: all instructions that sub-groups issue, their
+requests of global loads, and instructions by class. Counters of these tell of work-items that take part, so that 32 of
+each counted one are as many at least; only full sub-groups are compared. NVRTC 11 makes code of as many registers as
+was recorded; newer compilers, which perflex takes without ``--compiler``, spill where it did not.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import ctypes
 import gzip
 import sys
 import time
+from math import prod
 from pathlib import Path
 from statistics import median
 
@@ -28,6 +30,14 @@ from perflex.compiled.nvidia.cubin import GpuCode, compile_cuda, kernel_facts
 
 SHARED = Path(__file__).resolve().parents[3] / "shared/data"
 TUNED = ("BLOCK_SIZE_X", "BLOCK_SIZE_Y", "TILE_SIZE_X", "TILE_SIZE_Y")
+SUB_GROUP = 32
+# Counters of work-items that a predicate lets take part, and what is counted for them beside one exit of each.
+BY_CLASS = {
+    "fp32": ["float32"],
+    "integer": ["integer"],
+    "control": ["branches", "barriers"],
+    "memory": ["global_loads", "global_stores", "local_loads", "local_stores", "spills"],
+}
 GUARDED = ((32, 16, 1, 3), (48, 16, 1, 5))
 
 
@@ -58,30 +68,43 @@ def main() -> int:
     with gzip.open(arguments.counters, "rt", encoding="utf-8") as stream:
         rows = {tuple(int(row[name]) for name in TUNED): row for row in csv.DictReader(stream)}
     text = arguments.source.read_text(encoding="utf-8")
-    ratios, loads = [], []
+    found = {what: [] for what in ("instructions", "requests of global loads", "registers", *BY_CLASS)}
     for key in dict.fromkeys((*GUARDED, *list(rows)[:: arguments.every])):
         row = rows[key]
         begun = time.perf_counter()
         try:
             code = code_of(row, text)
             compiled = time.perf_counter()
-            issued = launch_counts(code, [None] * 3)["instructions"]
+            counts = launch_counts(code, [None] * 3)
             counted = time.perf_counter()
-            loaded = launch_counts(code, [None] * 3, accesses=True)["global_loads"]
+            counts |= launch_counts(code, [None] * 3, accesses=True)
         except UnknownFlowError as error:
             print(key, error, flush=True)
             continue
-        ratios.append(issued / float(row["smsp__inst_executed.sum"]))
-        loads.append(loaded / float(row["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"]))
+        ratios = {
+            "instructions": counts["instructions"] / float(row["smsp__inst_executed.sum"]),
+            "requests of global loads": counts["global_loads"]
+            / float(row["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"]),
+            "registers": kernel_facts(code).registers / float(row["registers_per_thread"]),
+        }
+        items = prod(code.work_group)
+        if items % SUB_GROUP == 0:
+            exits = {"control": prod(code.groups) * items}
+            for what, names in BY_CLASS.items():
+                took = SUB_GROUP * sum(counts.get(name, 0.0) for name in names) + exits.get(what, 0)
+                ratios[what] = took / float(row[f"smsp__sass_thread_inst_executed_op_{what}_pred_on.sum"])
+        for what, ratio in ratios.items():
+            found[what].append(ratio)
         print(
-            f"{key}: instructions {ratios[-1]:.3f}, requests of global loads {loads[-1]:.3f} of the counters, "
-            f"{kernel_facts(code).registers} registers ({row['registers_per_thread']}); seconds: compiled in "
-            f"{compiled - begun:.1f}, counted in {counted - compiled:.1f} and {time.perf_counter() - counted:.1f}",
+            f"{key}: {', '.join(f'{what} {ratio:.3f}' for what, ratio in ratios.items())} of the counters; seconds: "
+            f"compiled in {compiled - begun:.1f}, counted in {counted - compiled:.1f} and "
+            f"{time.perf_counter() - counted:.1f}",
             flush=True,
         )
-    for what, found in (("instructions", ratios), ("requests of global loads", loads)):
-        worst = max(found, key=lambda ratio: abs(ratio - 1))
-        print(f"{what} of {len(found)} configurations: median {median(found):.3f}, farthest {worst:.3f}")
+    for what, ratios in found.items():
+        worst = max(ratios, key=lambda ratio: abs(ratio - 1))
+        exact = sum(abs(ratio - 1) < 5e-4 for ratio in ratios)
+        print(f"{what}, {len(ratios)} configurations: median {median(ratios):.3f}, farthest {worst:.3f}, exact {exact}")
     return 0
 
 

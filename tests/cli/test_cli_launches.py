@@ -124,14 +124,6 @@ def test_what_launches_cannot_be_asked(words: list[str], said: str, capsys: pyte
     assert said in capsys.readouterr().err
 
 
-def test_kernels_of_no_launch_are_not_compiled(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("perflex.cli.kernel_files.load_kernel", lambda _word: SimpleNamespace())
-    assert main(["rank", "one.py:kernel", "--compile", "2", "--machine", "A100-80GB", "n=8"]) == 2
-    assert "--compile is for a function that launches a Triton kernel; leave it out" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("machine", "capability"), [(None, 80), ("H100-SXM", 90), ("MI210", 80)])
 def test_a_launch_is_counted_for_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str | None, capability: int

@@ -360,21 +360,68 @@ def test_what_the_disassembler_cannot_read_is_told(monkeypatch, tmp_path, answer
     tool = tmp_path / "nvdisasm"
     tool.write_text(f"#!/bin/sh\n{answer}\n", encoding="utf-8")
     tool.chmod(0o700)
-    monkeypatch.setattr(cubin, "_tool", lambda: str(tool))
+    monkeypatch.setattr(cubin, "_tools", lambda: [str(tool)])
     monkeypatch.setattr(cubin, "_LIMIT_S", 0.1 if "while" in answer else 20.0)
     with pytest.raises(MissingExtraError, match=why):
         cubin.disassembled(GpuCode("sm_90", answer.encode(), "k", (1,), (1,)))
 
 
-def test_the_newest_disassembler_is_taken(monkeypatch, tmp_path):
-    for folder in ("cuda_nvdisasm", "cu9", "cu13"):
-        (tmp_path / "nvidia" / folder / "bin").mkdir(parents=True)
-        (tmp_path / "nvidia" / folder / "bin/nvdisasm").touch()
+def test_the_newest_disassembler_that_knows_the_gpu_is_taken(monkeypatch, tmp_path):
+    answer = 'echo "[{}, [{\\"function-name\\": \\"k\\", \\"sass-instructions\\": [{\\"opcode\\": \\"%s\\"}]}]]"'
+    tools = {
+        "nvidia/cuda_nvdisasm": answer % "OLD", "nvidia/cu9": answer % "NEWER",
+        "nvidia/cu13": "echo SM70 is deprecated >&2; exit 1", "triton/backends/nvidia": answer % "OF_TRITON",
+    }  # fmt: skip
+    for folder, does in tools.items():
+        (tmp_path / folder / "bin").mkdir(parents=True)
+        tool = tmp_path / folder / "bin/nvdisasm"
+        tool.write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
+        tool.chmod(0o700)
     monkeypatch.setattr(cubin.sysconfig, "get_path", lambda _: str(tmp_path))
-    assert cubin._tool() == str(tmp_path / "nvidia/cu13/bin/nvdisasm")
+    monkeypatch.setenv("PATH", "/bin:/usr/bin")
+
+    def read(what):
+        return cubin.disassembled(GpuCode("sm_70", what, "k", (1,), (1,)))[0].name
+
+    assert read(b"first") == "NEWER"
+    for folder in ("cu9", "cuda_nvdisasm"):
+        (tmp_path / "nvidia" / folder / "bin/nvdisasm").unlink()
+    assert read(b"second") == "OF_TRITON"
+    (tmp_path / "triton/backends/nvidia/bin/nvdisasm").unlink()
+    with pytest.raises(MissingExtraError, match=r"SM70 is deprecated.*pip install 'triton<3.7'"):
+        read(b"third")
+
+
+@needs_tools
+def test_kernels_that_compile_to_the_same_code_have_one_digest():
+    def digest(body, groups=(2,), lines=""):
+        source = f'{lines}extern "C" __global__ void k(float *x, int n) {{ {body} }}'
+        return GpuCode("sm_90", compile_cuda(source, "sm_90", ("-lineinfo",)).cubin, "k", groups, (64,)).digest
+
+    same = digest("x[threadIdx.x] = 2.0f * x[threadIdx.x];")
+    assert digest("const unsigned i = threadIdx.x; x[i] = x[i] + x[i];", lines="\n\n") == same
+    # Another kernel beside it changes nothing; a table, a function that is called, and the launch do.
+    other = 'extern "C" __global__ void other(float *x) { x[1] = 3.0f; }\n'
+    assert digest("x[threadIdx.x] = 2.0f * x[threadIdx.x];", lines=other) == same
+    table = "__constant__ float t[2] = {%s, 2};"
+    called = "__device__ __noinline__ float f(float v) { return v * %s; }"
+    others = [
+        digest("x[threadIdx.x] = 3.0f * x[threadIdx.x];"),
+        digest("x[threadIdx.x] = 2.0f * x[threadIdx.x];", (3,)),
+        *(digest("x[threadIdx.x] = t[n];", lines=table % value) for value in (1, 2)),
+        *(digest("x[threadIdx.x] = f(x[n]);", lines=called % value) for value in (5, 7)),
+    ]
+    assert len({same, *others}) == 7
 
 
 @needs_tools
 def test_gpus_that_the_compiler_does_not_know():
     with pytest.raises(MissingExtraError, match=r"not for sm_35; older GPUs need an older compiler"):
         compile_cuda("", "sm_35")
+
+
+@pytest.mark.parametrize("operands", ["R2[R1+0x8]", "R2, [R1+0x8]", "R2.reuse , [R1+0x8]"])
+def test_operands_without_their_comma_are_told_apart(operands):
+    read = cubin._instruction(16, {"opcode": "LDL.LU.64", "operands": operands})
+    assert (read.name, read.modifiers, read.operands) == ("LDL", ("LU", "64"), ("R2", "[R1+0x8]"))
+    assert cubin._instruction(0, {"opcode": "MOV", "operands": "RZ, c[0x0][R2]"}).operands == ("RZ", "c[0x0][R2]")

@@ -57,7 +57,9 @@ _ACCESSES = {
     "LDL": ("loads", "spills"),
     "STL": ("stores", "spills"),
 }
-OF_ACCESSES = frozenset(name for names in _ACCESSES.values() for name in names)
+# By what else accesses of work-items' own memory are counted: words of four bytes.
+_PRIVATE_WORDS = {"LDL": "private_words_loaded", "STL": "private_words_stored"}
+OF_ACCESSES = frozenset([name for names in _ACCESSES.values() for name in names] + [*_PRIVATE_WORDS.values()])
 """What accesses are counted by."""
 # They only copy or join registers, whatever unit does it.
 _MOVES = {"MOV", "MOV32I"}
@@ -71,6 +73,13 @@ def classes_of(one: GpuInstruction) -> tuple[str, ...]:
         return ()
     kind = _CLASS.get(one.name)
     return () if kind is None else (kind,)
+
+
+def private_words(one: GpuInstruction) -> tuple[str, int] | None:
+    """Return by what name words count that an instruction moves of work-items' own memory, and how many it moves."""
+    if one.name not in _PRIVATE_WORDS:
+        return None
+    return _PRIVATE_WORDS[one.name], 4 if "128" in one.modifiers else 2 if "64" in one.modifiers else 1
 
 
 def touches_memory(one: GpuInstruction) -> bool:

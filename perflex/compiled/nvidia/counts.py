@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from perflex.compiled.control_flow import BlockFacts, Totals, UnknownFlowError, block_executions, loops_of
-from perflex.compiled.nvidia.classes import OF_ACCESSES, classes_of, is_access
+from perflex.compiled.nvidia.classes import OF_ACCESSES, classes_of, is_access, private_words
 from perflex.compiled.nvidia.cubin import INSTRUCTION_BYTES, GpuInstruction, disassembled, kernel_facts
 from perflex.compiled.nvidia.flow import blocks_of, sliced, ways_of
 from perflex.compiled.nvidia.spans import DATA, IDS, Mark, Split, id_between
@@ -73,6 +73,27 @@ def launch_counts(code: GpuCode, scalars: Sequence[int | None], *, accesses: boo
     UnknownFlowError
         Data decide how often loops run or memory is accessed, or too many ranges do different things.
     """
+    counts: dict[str, float] = defaultdict(float)
+    for times, block in zip(*block_runs(code, scalars, accesses=accesses), strict=True):
+        for name, count in _block_counts(block).items():
+            if (name in OF_ACCESSES) == accesses:
+                counts[name] += times * count
+    return counts
+
+
+def issued_counts(runs: Sequence[float], blocks: Sequence[GpuBlock]) -> dict[str, float]:
+    """Return how many instructions are issued by `CLASSES`, accesses among them, in blocks that run so often."""
+    counts: dict[str, float] = defaultdict(float)
+    for times, block in zip(runs, blocks, strict=True):
+        for name, count in _block_counts(block).items():
+            counts[name] += times * count
+    return counts
+
+
+def block_runs(
+    code: GpuCode, scalars: Sequence[int | None], *, accesses: bool = False
+) -> tuple[list[float], tuple[GpuBlock, ...]]:
+    """Return how often all sub-groups of a launch run the blocks of a kernel, and the blocks; as `launch_counts`."""
     executed = _Executions(_blocks(code, accesses=accesses), _constants(code, scalars), code.work_group)
     runs = np.zeros(len(executed.blocks))
     waiting = [_box("SR_CTAID", code.groups)]
@@ -83,12 +104,7 @@ def launch_counts(code: GpuCode, scalars: Sequence[int | None], *, accesses: boo
             waiting += _halves(box, found)
         else:
             runs += found * prod(last - first + 1 for first, last in box.values())
-    counts: dict[str, float] = defaultdict(float)
-    for times, facts in zip(runs, executed.facts, strict=True):
-        for name, count in facts.counts.items():
-            if (name in OF_ACCESSES) == accesses:
-                counts[name] += float(times) * count
-    return counts
+    return runs.tolist(), tuple(executed.blocks)
 
 
 def _box(name: str, sides: Sequence[int]) -> Box:
@@ -259,6 +275,8 @@ def _block_counts(block: GpuBlock) -> defaultdict[str, float]:
         counts["instructions"] += one.name != "NOP"
         for name in classes_of(one):
             counts[name] += 1
+        if (words := private_words(one)) is not None:
+            counts[words[0]] += words[1]
     return counts
 
 

@@ -6,14 +6,15 @@ NVIDIA's run-time compiler (NVRTC) is a library of its own: it needs no GPU and 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 import re
 import shutil
 import struct
 import subprocess
 import sysconfig
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,8 @@ _REGISTERS, _FRAME, _ARGUMENT = 0x2F, 0x11, 0x17
 _RESERVED, _RESERVED_SECTION = 1024, ".nv.shared.reserved.0"
 # Where sides of work-groups and of the grid lie in constant bank 0, by where arguments begin.
 _SIDES = {0x160: (0x0, 0xC), 0x210: (0x0, 0xC), 0x380: (0x360, 0x370)}
+# Beginnings of names of sections: of code, and of the constant bank that holds a kernel's arguments.
+_CODE, _ARGUMENTS = ".text.", ".nv.constant0."
 # EIFMT_SVAL: a value of as many bytes as follow.
 _SIZED = 4
 
@@ -50,6 +53,25 @@ class GpuCode:
     work_group: tuple[int, ...]
     # That each work-item stores for want of registers, as the assembler tells; None where it does not.
     spill_bytes: int | None = None
+
+    @cached_property
+    def digest(self) -> str:
+        """Equal for kernels that compile to the same code and are launched alike, whatever their sources say."""
+        found = elf_object(self.cubin)
+        sections = () if found is None else found.sections
+        # Each kernel has a bank of constants; what has none is a function that kernels call.
+        kernels = {one.name.removeprefix(_ARGUMENTS) for one in sections if one.name.startswith(_ARGUMENTS)}
+        others = {f"{kind}{name}" for kind in (_CODE, ".nv.constant2.") for name in kernels - {self.name}}
+        held = [
+            (one.name.removesuffix(self.name), one.content)
+            for one in sections
+            if one.name.startswith((_CODE, ".nv.constant", ".nv.global.init"))
+            and not one.name.startswith(_ARGUMENTS)
+            and one.name not in others
+        ]
+        facts = replace(kernel_facts(self), arguments=())
+        text = repr((self.architecture, self.groups, self.work_group, self.spill_bytes, facts, sorted(held)))
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -118,11 +140,14 @@ def _symbol(found: ElfObject, number: int) -> str:
 
 
 _LIMIT_S = 120.0
+# Wheels that hold a disassembler of CUDA 12 beside all else; there is no package of it alone.
+_OF_TRITON, _OLDER_TOOL = "triton/backends/nvidia/bin/nvdisasm", "pip install 'triton<3.7'"
 INSTRUCTION_BYTES = 16
 """Bytes of an instruction from Volta on."""
 
 
-@dataclass(frozen=True)
+# Compared by identity: what is asked of each again and again is looked up by it.
+@dataclass(frozen=True, eq=False)
 class GpuInstruction:
     """One instruction."""
 
@@ -139,47 +164,56 @@ class GpuInstruction:
 @lru_cache(maxsize=64)
 def disassembled(code: GpuCode) -> tuple[GpuInstruction, ...]:
     """Return the instructions of a kernel."""
-    tool = _tool()
-    with NamedTemporaryFile(suffix=".cubin") as stream:
-        stream.write(code.cubin)
-        stream.flush()
-        try:
-            done = subprocess.run(  # noqa: S603 - NVIDIA's tool, on a file of our own
-                [tool, "--emit-json", stream.name], capture_output=True, check=False, timeout=_LIMIT_S
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise _unread(code, str(error)) from error
-    if done.returncode:
-        reason = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no reason given"]
-        raise _unread(code, reason[0])
-    listed = {function["function-name"]: function["sass-instructions"] for function in json.loads(done.stdout)[1]}
+    output = _disassembled(code)
+    listed = {function["function-name"]: function["sass-instructions"] for function in json.loads(output)[1]}
     if code.name not in listed:
         raise _unread(code, f"it lists {', '.join(listed) or 'nothing'}, not {code.name}")
     return tuple(_instruction(number * INSTRUCTION_BYTES, entry) for number, entry in enumerate(listed[code.name]))
 
 
+def _disassembled(code: GpuCode) -> bytes:
+    """Return what the first disassembler prints that can read the code: new ones do not know old GPUs."""
+    reasons: list[str] = []
+    with NamedTemporaryFile(suffix=".cubin") as stream:
+        stream.write(code.cubin)
+        stream.flush()
+        for tool in _tools():
+            try:
+                done = subprocess.run(  # noqa: S603 - NVIDIA's tool, on a file of our own
+                    [tool, "--emit-json", stream.name], capture_output=True, check=False, timeout=_LIMIT_S
+                )
+            except (OSError, subprocess.TimeoutExpired) as error:
+                reasons.append(str(error))
+                continue
+            if not done.returncode:
+                return done.stdout
+            reasons += done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no reason given"]
+    raise _unread(code, reasons[0])
+
+
 def _unread(code: GpuCode, reason: str) -> MissingExtraError:
     msg = (
-        f"nvdisasm cannot read code for {code.architecture} ({reason}); "
-        "install another version: pip install -U nvidia-cuda-nvdisasm"
+        f"nvdisasm cannot read code for {code.architecture} ({reason}); install one that can: {_OLDER_TOOL} for GPUs "
+        "before sm_75, else pip install -U nvidia-cuda-nvdisasm"
     )
     return MissingExtraError(msg, extra="cuda-code")
 
 
-def _tool() -> str:
-    for folder in ("purelib", "platlib"):
-        found = Path(sysconfig.get_path(folder), "nvidia").glob("*/bin/nvdisasm")
-        newest = max(found, key=_cuda_version, default=None)
-        if newest is not None:
-            return str(newest)
+def _tools() -> list[str]:
+    """Return the disassemblers of the Python environment, newest first, that of Triton, and that of the system."""
+    places = [Path(sysconfig.get_path(folder)) for folder in ("purelib", "platlib")]
+    found = {path for place in places for path in place.glob("nvidia/*/bin/nvdisasm")}
+    tools = [str(path) for path in sorted(found, key=_cuda_version, reverse=True)]
+    tools += [str(path) for place in places if (path := place / _OF_TRITON).is_file()]
     other = shutil.which("nvdisasm")
-    if other is None:
+    tools += [] if other is None else [other]
+    if not tools:
         msg = (
             "reading code for NVIDIA's GPUs needs the disassembler nvdisasm; "
             "install it with: pip install 'perflex[cuda-code]'"
         )
         raise MissingExtraError(msg, extra="cuda-code")
-    return other
+    return list(dict.fromkeys(tools))
 
 
 def _cuda_version(tool: Path) -> int:
@@ -188,9 +222,14 @@ def _cuda_version(tool: Path) -> int:
     return int(number) if number.isdigit() else 0
 
 
+_REGISTER_AND_PLACE = re.compile(r"\b(R(?:\d+|Z))\[")
+
+
 def _instruction(address: int, entry: dict[str, str]) -> GpuInstruction:
     name, *modifiers = entry["opcode"].split(".")
-    operands = tuple(part.strip().removesuffix(".reuse") for part in entry.get("operands", "").split(",") if part)
+    # CUDA 12's disassembler leaves out the comma of "LDL.LU R2, [R1]".
+    words = _REGISTER_AND_PLACE.sub(r"\1,[", entry.get("operands", "")).split(",")
+    operands = tuple(part.strip().removesuffix(".reuse") for part in words if part)
     return GpuInstruction(address, name, tuple(modifiers), operands, entry.get("predicate", "").removeprefix("@"))
 
 
@@ -204,6 +243,14 @@ class Compiled:
     cubin: bytes
     log: str
     names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """NVRTC, as ctypes has it, and what its code depends on."""
+
+    library: Any
+    version: str
 
 
 @lru_cache(maxsize=1)
@@ -240,15 +287,9 @@ def supported_architectures() -> list[str]:
     return [f"sm_{number}" for number in sorted({one for library in _libraries() for one in _architectures(library)})]
 
 
-def _compiler_for(architecture: str) -> Any | None:
-    return next((one for one in _libraries() if architecture in [f"sm_{n}" for n in _architectures(one)]), None)
-
-
-def compile_cuda(
-    source: str, architecture: str, options: tuple[str, ...] = (), expressions: tuple[str, ...] = ()
-) -> Compiled:
-    """Compile CUDA C++; `expressions` name kernels that are C++ functions, instances of templates among them."""
-    library = _compiler_for(architecture)
+def compiler_of(architecture: str) -> Compiler:
+    """Return what makes code for an architecture; a MissingExtraError where nothing here does."""
+    library = next((one for one in _libraries() if architecture in [f"sm_{n}" for n in _architectures(one)]), None)
     if library is None:
         known = supported_architectures()
         msg = (
@@ -258,6 +299,18 @@ def compile_cuda(
             else "compiling for NVIDIA's GPUs needs NVRTC; install it with: pip install 'perflex[cuda-code]'"
         )
         raise MissingExtraError(msg, extra="cuda-code")
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    # Of one version there are several builds.
+    size = Path(library._name).stat().st_size  # noqa: SLF001 - ctypes has no other name for it
+    return Compiler(library, f"nvrtc {major.value}.{minor.value} of {size} bytes")
+
+
+def compile_cuda(
+    source: str, architecture: str, options: tuple[str, ...] = (), expressions: tuple[str, ...] = ()
+) -> Compiled:
+    """Compile CUDA C++; `expressions` name kernels that are C++ functions, instances of templates among them."""
+    library = compiler_of(architecture).library
     program = ctypes.c_void_p()
     library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
     try:

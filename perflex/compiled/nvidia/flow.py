@@ -246,6 +246,8 @@ def _propagated(
 ) -> dict[tuple[int, int], Lane]:
     """Return what is known on each edge that can be taken from the first block, inside of some blocks."""
     edges: dict[tuple[int, int], Lane] = {}
+    # Blocks from which each is come to, so far.
+    sources: dict[int, dict[int, None]] = {}
     states = dict(begin)
     (first,) = begin
     waiting = {first}
@@ -265,10 +267,11 @@ def _propagated(
             known = lane.copy()
             known.registers.update(leaving.get(edge, {}))
             edges[edge] = known
+            sources.setdefault(follower, {})[number] = None
             # A loop's next iteration is another matter where one is looked at.
             if within is not None and (follower not in within or follower == first):
                 continue
-            incoming = [edges[source, end] for source, end in edges if end == follower]
+            incoming = [edges[source, follower] for source in sources[follower]]
             incoming += [begin[follower]] if follower in begin else []
             joined = incoming[0]
             for other in incoming[1:]:

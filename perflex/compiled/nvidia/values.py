@@ -139,14 +139,15 @@ class Lane:
             return
         places = changed_by(one)
         before = [self._held(place).get(place) for place in places]
-        unknown = self._unknown(one)
         action = _ACTIONS.get(one.name)
         if action is None or {"X", "EX"} & set(one.modifiers):
             self.forget(one)
         else:
             action(self, one)
-        for place in places:
-            if place not in self._held(place) and place not in _TRUE:
+        left = [place for place in places if place not in self._held(place) and place not in _TRUE]
+        if left:
+            unknown = self._unknown(one, dict(zip(places, before, strict=True)))
+            for place in left:
                 self._leave(place, unknown)
         if guard is not True:
             for place, value in zip(places, before, strict=True):
@@ -155,9 +156,12 @@ class Lane:
     def _held(self, place: str) -> dict[str, Any]:
         return self.predicates if is_predicate(place) else self.registers
 
-    def _unknown(self, one: GpuInstruction) -> Mark | frozenset[str]:
-        """Return why results of an instruction are not known that its action does not tell; axes of ids that decide."""
-        known = [self._input(text) for text in inputs_of(one)]
+    def _unknown(self, one: GpuInstruction, before: Mapping[str, Any]) -> Mark | frozenset[str]:
+        """Return why results of an instruction are not known that its action does not tell; axes of ids that decide.
+
+        Results may stand where inputs did before.
+        """
+        known = [before[text] if text in before else self._input(text) for text in inputs_of(one)]
         marks = [value for value in known if isinstance(value, Mark)]
         if marks or any(isinstance(value, Shifted | Test) for value in known):
             return max(IDS, *marks, IDS)

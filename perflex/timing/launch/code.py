@@ -16,6 +16,7 @@ from loopy.types import NumpyType
 
 import perflex.isl  # noqa: F401 - mends what loopy misses
 from perflex.caches import mend_entries
+from perflex.features.from_source.opencl_as_cuda import CPP_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -72,17 +73,7 @@ _SUPPLEMENTS: Mapping[str, str] = {
 }
 _NAMES = re.compile(r"\b[A-Za-z_][A-Za-z_0-9]*\b")
 
-# What is a word of C++ and may be a name in C.
-# fmt: off
-_WORDS = frozenset((
-    "alignas", "alignof", "and", "and_eq", "asm", "bitand", "bitor", "catch", "class", "compl", "const_cast",
-    "constexpr", "decltype", "delete", "dynamic_cast", "explicit", "export", "friend", "mutable", "namespace", "new",
-    "noexcept", "not", "not_eq", "nullptr", "operator", "or", "or_eq", "private", "protected", "public",
-    "reinterpret_cast", "static_assert", "static_cast", "template", "this", "thread_local", "throw", "try", "typeid",
-    "typename", "using", "virtual", "wchar_t", "xor", "xor_eq",
-))
-# fmt: on
-_WORD = re.compile(rf"\b(?:{'|'.join(sorted(_WORDS))})\b")
+_WORD = re.compile(rf"\b(?:{'|'.join(sorted(CPP_WORDS))})\b")
 
 
 _VECTORS = {
@@ -167,7 +158,7 @@ class _Builder(CUDACASTBuilder):  # type: ignore[misc]
 
 def cuda_name(name: str) -> str:
     """Return what a name of a kernel or variable is in CUDA C++: another one where it is a word of C++."""
-    return f"{name}_" if name in _WORDS else name
+    return f"{name}_" if name in CPP_WORDS else name
 
 
 def with_supplements(source: str) -> str:
@@ -252,3 +243,29 @@ def program_name(name: str, api: Api) -> str:
         return name
 
     return cuda_name(name)
+
+
+# Of OpenCL's compiler, with what they are for NVRTC; what lets a compiler do what NVRTC does by itself is nothing.
+_NVRTC: Mapping[str, tuple[str, ...]] = {
+    "-cl-fast-relaxed-math": ("-use_fast_math",),
+    "-cl-unsafe-math-optimizations": ("-prec-div=false", "-prec-sqrt=false"),
+    "-cl-denorms-are-zero": ("-ftz=true",),
+    "-cl-mad-enable": (),
+    "-cl-finite-math-only": (),
+    "-cl-no-signed-zeros": (),
+    "-cl-strict-aliasing": (),
+}
+
+
+def compiler_options(unit: lp.TranslationUnit, api: Api) -> tuple[str, ...]:
+    """Return a kernel's own options of the compiler, loopy's ``build_options``, for an interface.
+
+    A ValueError for what NVRTC has no option for.
+    """
+    given = [one for text in unit.default_entrypoint.options.build_options for one in str(text).split()]
+    if api == "opencl":
+        return tuple(given)
+    if unknown := [one for one in given if one not in _NVRTC and not one.startswith(("-D", "-I", "-cl-std="))]:
+        msg = f"NVRTC has no option for {unknown[0]}, one of the kernel's build_options; leave it out"
+        raise ValueError(msg)
+    return tuple(mine for one in given for mine in _NVRTC.get(one, () if one.startswith("-cl-std=") else (one,)))

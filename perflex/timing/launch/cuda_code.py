@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perflex.compiled.nvidia.cubin import GpuCode, compile_cuda
+from perflex.compiled.nvidia.cubin import Compiled, GpuCode, compile_cuda, compiler_of
 from perflex.compiled.program import Argument, CompiledProgram
 from perflex.errors import MachineError, MeasurementError
 from perflex.machines.residency import resources_in_log
+from perflex.timing.launch.kept_code import keep, kept, place_of
 from perflex.timing.launch.plan import size_launch
-from perflex.timing.launch.source_plan import plan_of
+from perflex.timing.launch.source_plan import compile_plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from perflex.features.sized_kernel import SizedKernel
     from perflex.machines.machine import Machine
@@ -33,33 +38,80 @@ def architecture_of(machine: Machine) -> str:
     return f"sm_{machine.need('compute_capability'):.1f}".replace(".", "")
 
 
-def code_for_machine(job: SizedKernel, machine: Machine) -> tuple[CompiledProgram, ...]:
-    """Compile a kernel for a machine that need not be there, and return the code of its device programs."""
-    architecture = architecture_of(machine)
-    plan = plan_of(job, "cuda")
+@dataclass(frozen=True)
+class Compilation:
+    """A kernel to be compiled, with what NVRTC is given and the file where what comes of it is kept."""
+
+    label: str
+    request: tuple[str, str, tuple[str, ...], tuple[str, ...]]
+    place: Path
+    programs: Sequence[tuple[str, tuple[str, ...]]]
+    launch: SizedLaunch
+
+    def kept(self) -> Compiled | None:
+        """Return what was compiled before of the same text; None where nothing is kept."""
+        found = kept(self.place)
+        with suppress(KeyError, TypeError, ValueError):
+            return Compiled(base64.b64decode(found["cubin"]), found["log"], found["names"])
+        return None
+
+    def keep(self, made: Compiled) -> None:
+        """Keep what was compiled."""
+        keep(self.place, {"cubin": base64.b64encode(made.cubin).decode(), "log": made.log, "names": dict(made.names)})
+
+    def code(self, compiled: Compiled) -> tuple[CompiledProgram, ...]:
+        """Return the code of its device programs; a MeasurementError where it does not compile."""
+        architecture = self.request[1]
+        if not compiled.cubin:
+            lines = [line.strip() for line in compiled.log.splitlines() if "error" in line][:_MESSAGE_LINES]
+            msg = f"{self.label}: does not compile for {architecture}: {' | '.join(lines)}"
+            raise MeasurementError(msg, kernel=self.label, log=compiled.log)
+        told = resources_in_log(compiled.log)
+        found = []
+        for (name, arguments), grid in zip(self.programs, self.launch.grids, strict=True):
+            entry = compiled.names.get(name, name)
+            spilt = told[entry].spill_bytes if entry in told else None
+            gpu = GpuCode(architecture, compiled.cubin, entry, grid.groups, grid.work_group, spilt)
+            given = tuple(_argument(self.launch, argument) for argument in arguments)
+            found.append(CompiledProgram(name, "cuda", (), given, gpu))
+        return tuple(found)
+
+
+def compilation(job: SizedKernel, architecture: str) -> Compilation:
+    """Return what compiling a kernel takes; errors as `compile_plan_of`."""
+    plan = compile_plan_of(job)
     launch = size_launch(plan, job.sizes, job.label)
     names = [(program.name, program.argument_names) for program in plan.programs]
-    return cuda_programs(plan.code, names, launch, architecture, job.label)
+    return _compilation(plan.code, names, launch, architecture, job.label)
+
+
+def _compilation(
+    code: Code, programs: Sequence[tuple[str, tuple[str, ...]]], launch: SizedLaunch, architecture: str, label: str
+) -> Compilation:
+    added = () if any(option.startswith("-ftz=") for option in code.options) else ADDED
+    request = code.source, architecture, (*OPTIONS, *added, *code.options), code.kernels
+    return Compilation(label, request, place_of(*request, compiler_of(architecture).version), programs, launch)
+
+
+def code_for_machine(job: SizedKernel, machine: Machine) -> tuple[CompiledProgram, ...]:
+    """Compile a kernel for a machine that need not be there, and return the code of its device programs."""
+    return compiled_here(compilation(job, architecture_of(machine)))
 
 
 def cuda_programs(
     code: Code, programs: Sequence[tuple[str, tuple[str, ...]]], launch: SizedLaunch, architecture: str, label: str
 ) -> tuple[CompiledProgram, ...]:
     """Compile CUDA C++ and return the code of its kernels."""
-    compiled = compile_cuda(code.source, architecture, (*OPTIONS, *ADDED, *code.options), code.kernels)
-    if not compiled.cubin:
-        lines = [line.strip() for line in compiled.log.splitlines() if "error" in line][:_MESSAGE_LINES]
-        msg = f"{label}: does not compile for {architecture}: {' | '.join(lines)}"
-        raise MeasurementError(msg, kernel=label, log=compiled.log)
-    told = resources_in_log(compiled.log)
-    found = []
-    for (name, arguments), grid in zip(programs, launch.grids, strict=True):
-        entry = compiled.names.get(name, name)
-        spilt = told[entry].spill_bytes if entry in told else None
-        gpu = GpuCode(architecture, compiled.cubin, entry, grid.groups, grid.work_group, spilt)
-        given = tuple(_argument(launch, argument) for argument in arguments)
-        found.append(CompiledProgram(name, "cuda", (), given, gpu))
-    return tuple(found)
+    return compiled_here(_compilation(code, programs, launch, architecture, label))
+
+
+def compiled_here(one: Compilation) -> tuple[CompiledProgram, ...]:
+    """Compile in this process what is not kept, and return the code."""
+    found = one.kept()
+    if found is None:
+        found = compile_cuda(*one.request)
+        one.keep(found)
+    return one.code(found)
 
 
 def _argument(launch: SizedLaunch, name: str) -> Argument:

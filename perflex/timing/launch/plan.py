@@ -166,7 +166,7 @@ def _plan(kernel: lp.TranslationUnit, api: Api) -> LaunchPlan:
 def _generated(kernel: lp.TranslationUnit, name: str, api: Api) -> LaunchPlan:
     import loopy as lp
 
-    from perflex.timing.launch.code import device_code, program_name, retargeted
+    from perflex.timing.launch.code import compiler_options, device_code, program_name, retargeted
     from perflex.timing.launch.decided_by_data import decided_by_data
 
     unit = lp.preprocess_program(retargeted(kernel, api))
@@ -174,7 +174,8 @@ def _generated(kernel: lp.TranslationUnit, name: str, api: Api) -> LaunchPlan:
     programs = _programs(unit, name)  # refuses what no code can be made for before that is tried
     plan = _from_linearized(unit, name, programs, device_code(unit, api))
     called = tuple(replace(program, name=program_name(program.name, api)) for program in programs)
-    return replace(plan, programs=called, by_data=decided_by_data(unit.default_entrypoint))
+    options = compiler_options(kernel, api)
+    return replace(plan, programs=called, options=options, by_data=decided_by_data(unit.default_entrypoint))
 
 
 class _OthersOnly:

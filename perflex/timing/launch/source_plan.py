@@ -8,7 +8,7 @@ import numpy as np
 
 from perflex.devices.device import API_NAMES
 from perflex.errors import MeasurementError, UnsupportedKernelError
-from perflex.features.from_source.launching import source_launch
+from perflex.features.from_source.launching import source_launch, source_program
 from perflex.features.from_source.source import SourceKernel
 from perflex.timing.launch.plan import ArrayPlan, DeviceProgram, LaunchPlan, plan_launch
 
@@ -22,6 +22,8 @@ _MOST_ELEMENTS = 2**63 - 1
 _NEEDED = {"cuda": "CuPy (pip install 'perflex[cuda]')", "opencl": "its vendor's OpenCL driver"}
 # Functions and methods without a word for it run on both: such as are constant expressions, too.
 _CUDA_OPTIONS = ("-default-device",)
+# What OpenCL C's compiler of NVIDIA takes by default, which is less exact than CUDA C++'s in quotients and roots.
+_OPENCL_OPTIONS = ("-ftz=false", "-prec-div=false", "-prec-sqrt=false")
 
 
 def plan_of(job: SizedKernel, api: Api) -> LaunchPlan:
@@ -51,6 +53,42 @@ def plan_of(job: SizedKernel, api: Api) -> LaunchPlan:
         )
         raise MeasurementError(msg, kernel=job.label)
     return _plan(kernel, launch)
+
+
+def compile_plan_of(job: SizedKernel) -> LaunchPlan:
+    """Return what compiling a kernel for an NVIDIA GPU takes; no more is asked of source code, nor launched so.
+
+    Raises
+    ------
+    MeasurementError
+        No code can be generated, or it cannot be written in CUDA C++.
+    MissingSizeError
+        A size has no value.
+    """
+    kernel = job.translation_unit
+    if not isinstance(kernel, SourceKernel):
+        return plan_launch(kernel, "cuda")
+    try:
+        found = source_program(kernel, job.sizes, job.label)
+    except UnsupportedKernelError as error:
+        msg = f"{job.label}: {error.message}"
+        raise MeasurementError(msg, kernel=job.label) from error
+    scalars = {name: np.dtype(dtype) for name, kind, dtype in found.arguments if kind == "scalar"}
+    names = tuple(name for name, *_ in found.arguments)
+    of_language = _OPENCL_OPTIONS if kernel.language == "opencl" else ()
+    return LaunchPlan(
+        name=kernel.name,
+        source=found.text,
+        programs=(DeviceProgram(found.name, names, found.groups, kernel.local),),
+        arrays={},
+        scalars=scalars,
+        parameters=tuple(sorted(name for name, dtype in scalars.items() if dtype.kind in "iub")),
+        local_bytes=0,
+        assumptions=None,
+        most_elements=_MOST_ELEMENTS,
+        options=(*_CUDA_OPTIONS, *of_language, *(f"-I{folder}" for folder in kernel.folders)),
+        written=True,
+    )
 
 
 def names_taken(job: SizedKernel, api: Api) -> tuple[str, ...]:

@@ -312,3 +312,30 @@ def test_updates_of_a_float_in_local_memory_follow_one_another():
     # Loops of compare-and-swap: 255 more of them for one word than for a word each.
     assert one - own == pytest.approx(255 * 127, rel=0.01)
     assert 127 <= own - nothing < 200
+
+
+def test_work_groups_that_take_turns_add_waits_and_instructions():
+    # All local memory of a unit for each work-group, whose barriers end what may be hidden.
+    body = "__shared__ float part[8000]; part[i] = x[i]; __syncthreads(); for (int k = 0; k < 2000; k++) "
+    body += "x[i] += part[(7 * i + k) % 8000]; __syncthreads(); x[i] = part[i];"
+    text = f"__global__ void one(float *x) {{ int i = threadIdx.x; {body} }}"
+    scop = source_kernel(text, "one", local=256, groups=8000).scop()
+    names = ["f_peak_local", "f_peak_issue", "f_peak_ldst", "f_peak_latency"]
+    alone = kernel_feature_values(names, scop, {}, machine=replace(load_machine("V100"), local_bytes=32000))
+    together = kernel_feature_values(names, scop, {}, machine="V100")
+    spent = max(alone[name] for name in names[:3])
+    # Of one that is alone the smooth maximum is the sum of what it waits for and executes.
+    smooth = (alone["f_peak_latency"] ** 3.5 + spent**3.5) ** (1 / 3.5)
+    assert smooth > 1.05 * spent
+    assert together["f_peak_latency"] < 0.5 * alone["f_peak_latency"]
+
+
+def test_banks_of_turing_serve_a_word_in_every_other_cycle():
+    tags = ["lmem_load", "dtype:float32", "lsize_0:64", "lid_stride_0:1", "chains:2", "ngroups:1024", "m:512"]
+    (one,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags)
+    turing = load_machine("T4")
+    found = [
+        values(one, machine, ["f_peak_local"])["f_peak_local"]
+        for machine in (turing, replace(turing, compute_capability=8.6))
+    ]
+    assert found[0] == pytest.approx(2 * found[1], rel=1e-12)

@@ -1,12 +1,15 @@
 """Numbers of points: factors, the worker process and its limits, against enumeration."""
 
+import json
 import os
+import pickle
 import re
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 
 import islpy as isl
+import numpy as np
 import pytest
 
 import perflex
@@ -22,6 +25,7 @@ from perflex.features.polynomials.cardinality import (
     card_process,
     limited,
 )
+from perflex.features.polynomials.quasipolynomial import polynomial_from_record, polynomial_record
 
 EVERYWHERE = isl.Set("[n, m] -> { : n >= 1 and m >= 1 }").params()
 BOX = "0 <= a < n and 0 <= b < m and 0 <= c < 5"
@@ -171,7 +175,33 @@ def test_slow_counts_are_put_off_and_exact_at_given_sizes(monkeypatch):
         card(domain, EVERYWHERE)
     counted = QuasiPolynomial.points(domain, EVERYWHERE)
     assert counted.deferred
-    assert counted.evaluate({"n": 9, "m": 6}) == len(rows_of(domain, {"n": 9, "m": 6}))
+    found = len(rows_of(domain, {"n": 9, "m": 6}))
+    assert counted.evaluate({"n": 9, "m": 6}) == found
+    more = counted + QuasiPolynomial.parse("[n] -> { n }")
+    assert (more * more).evaluate({"n": 9, "m": 6}) == (found + 9) ** 2
+
+
+def test_a_formula_is_sought_for_many_sizes_only(monkeypatch):
+    ask, asked = card_process.card, []
+    monkeypatch.setattr(card_process, "card", lambda *given: asked.append(given[2]) or ask(*given))
+    # No other test has sought its formula.
+    domain = points("a, b, c, d, e", f"{TRIANGLES} and c >= 1")
+    counted = QuasiPolynomial.points(domain, EVERYWHERE) * 3 + QuasiPolynomial.parse("[n] -> { n }")
+    squared = pickle.loads(pickle.dumps(counted * counted))
+    expected = {(n, m): 3 * len(rows_of(domain, {"n": n, "m": m})) + n for n, m in product(range(1, 8), range(1, 7))}
+    for n, m in list(expected)[:4]:
+        assert counted.evaluate({"n": n, "m": m}) == expected[n, m]
+        assert squared.evaluate({"n": n, "m": m}) == expected[n, m] ** 2
+    assert _cardinality._SYMBOLIC_OPERATIONS not in asked
+    n, m = np.array(list(expected)).T
+    assert counted.evaluate({"n": n, "m": m}).tolist() == list(expected.values())
+    assert asked.count(_cardinality._SYMBOLIC_OPERATIONS) == 1
+    assert not counted.deferred
+    assert str(counted) != "counted at given sizes"
+    assert QuasiPolynomial(counted.isl_object).evaluate({"n": 7, "m": 6}) == expected[7, 6]
+    restored = polynomial_from_record(json.loads(json.dumps(polynomial_record(counted))))
+    assert restored == counted
+    assert restored.evaluate({"n": 7, "m": 6}) == expected[7, 6]
 
 
 def _in_a_fork(queue):

@@ -71,12 +71,14 @@ class CountedNest:
 
 def nests_of(scop: Scop) -> list[CountedNest]:
     """Return the loop nests of all launches that execute a statement."""
-    nests = []
-    for launch in range(len(scop.launches)):
-        mine = [(n, statement) for n, statement in enumerate(scop.statements) if statement.launch == launch]
-        if mine:
-            nests.append(_nest(scop, launch, mine))
-    return nests
+
+    def compute() -> list[CountedNest]:
+        found: dict[int, list[tuple[int, Statement]]] = {}
+        for number, statement in enumerate(scop.statements):
+            found.setdefault(statement.launch, []).append((number, statement))
+        return [_nest(scop, launch, mine) for launch, mine in sorted(found.items())]
+
+    return scop.derived("loop nests", (), compute)
 
 
 def _nest(scop: Scop, launch: int, mine: list[tuple[int, Statement]]) -> CountedNest:
@@ -98,8 +100,12 @@ def _nest(scop: Scop, launch: int, mine: list[tuple[int, Statement]]) -> Counted
     for number, loop in nest.loops.items():
         loop.iterations = _union(list(reached[number].values()))
         # Lanes of a statement are no loop of the source.
-        most = most_unrolled(scop.launches[launch].loops[number] if number >= 0 else None)
-        loop.unrolled = _is_constant(loop.iterations, axes + loop.depth - 1, most)
+        own = scop.launches[launch].loops[number] if number >= 0 else None
+        most = most_unrolled(own)
+        if own is not None and own.trips is not None:
+            loop.unrolled = own.trips <= most
+        else:
+            loop.unrolled = _is_constant(loop.iterations, axes + loop.depth - 1, most)
     return nest
 
 

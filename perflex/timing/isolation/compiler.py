@@ -1,0 +1,29 @@
+"""Process that compiles CUDA C++ as it is asked to: NVRTC may crash or hang there, and several work at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from multiprocessing.connection import Connection
+from typing import Any
+
+from perflex.child_process import end_with_parent
+from perflex.compiled.nvidia.cubin import compile_cuda
+
+
+def main(descriptor: int) -> None:
+    """Compile until the connection ends."""
+    end_with_parent()
+    connection: Connection[Any, Any]
+    with Connection(descriptor) as connection:
+        while True:
+            try:
+                request = connection.recv()
+            except (EOFError, ConnectionResetError):
+                return
+            connection.send(compile_cuda(*request))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
+    os._exit(0)

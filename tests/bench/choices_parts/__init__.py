@@ -1,0 +1,1 @@
+"""The spaces that choices are judged on."""
