@@ -29,6 +29,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+from choices_parts.feinsum import feinsum_spaces
 from choices_parts.spaces import measured_spaces
 from judging import record, recorded, table
 
@@ -167,6 +168,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=SHARED)
     parser.add_argument("--machines", type=Path)
+    parser.add_argument("--feinsum", type=Path, help="Folder of feinsum's sources; without, its times are left out.")
     parser.add_argument("--most", type=int, default=500)
     parser.add_argument("--compile", type=int, default=200)
     parser.add_argument("--only", default="", help="Only spaces whose names contain this.")
@@ -174,6 +176,8 @@ def main():
     arguments = parser.parse_args()
     known = {row["space"] for row in recorded(arguments.out)}
     every = list(measured_spaces(arguments.data))
+    if arguments.feinsum is not None:
+        every += feinsum_spaces(arguments.data, arguments.feinsum)
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore", PerflexWarning)
         for space in every:
