@@ -35,6 +35,8 @@ PEAKS = {
     "K20": (3.52, 1.17), "RTX-2080-Ti": (13.45, 0.42), "RTX-A4000": (19.17, 0.30), "MI210": (22.6, 22.6),
     "MI250X": (23.95, 23.95), "W6600": (10.4, 0.65), "W7800": (45.2, 1.41), "RTX-3090": (35.6, 0.556),
     "RTX-4090": (82.6, 1.29), "L4": (30.3, 0.473), "L40S": (91.6, 1.43), "B200": (75, 37),
+    "TITAN-RTX": (16.3, 0.51), "RTX-2070-SUPER": (9.06, 0.283), "GTX-1070": (6.46, 0.202),
+    "GTX-1080-Ti": (11.34, 0.354), "TITAN-V": (14.9, 7.45),
     # Without packed operations, as of the MI210 and the MI250X.
     "MI300X": (81.7, 81.7),
 }  # fmt: skip
@@ -44,7 +46,8 @@ PEAKS = {
 TENSOR_TYPES = ("fp16", "tf32", "fp8", "int8", "fp64")
 TENSOR_PEAKS = {
     "V100": (112, None, None, None, None), "T4": (65, None, None, 130, None),
-    "RTX-2080-Ti": (53.8, None, None, 215.2, None), "A100-40GB": (312, 156, None, 624, 19.5),
+    "RTX-2080-Ti": (53.8, None, None, 215.2, None), "TITAN-RTX": (130.5, None, None, 261, None),
+    "A100-40GB": (312, 156, None, 624, 19.5),
     "A100-80GB": (312, 156, None, 624, 19.5), "A40": (149.7, 74.8, None, 299.3, None),
     "RTX-A4000": (153.4 / 2, None, None, None, None), "RTX-3090": (71, 35.6, None, 284, None),
     "RTX-4070": (None, None, None, 466 / 2, None), "RTX-4090": (165.2, 82.6, 330.3, 660.6, None),
@@ -58,7 +61,7 @@ TENSOR_PEAKS = {
 # Clocks of these peaks in GHz, but of that for float64, where the maker does not reckon with the boost clock. That of
 # the B200 follows from its peaks: no document has it.
 TENSOR_CLOCKS = {"H100-PCIe": 1.62, "H100-SXM": 1.83, "H200": 1.83, "B200": 1.856}
-WITHOUT_TENSOR_CORES = {"GTX-TITAN-X", "K20", "MI50", "P100", "P4", "W6600"}
+WITHOUT_TENSOR_CORES = {"GTX-1070", "GTX-1080-Ti", "GTX-TITAN-X", "K20", "MI50", "P100", "P4", "W6600"}
 
 MINIMAL = """\
 schema: perflex-machine/1
