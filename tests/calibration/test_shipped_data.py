@@ -122,6 +122,6 @@ STREAM = """__global__ void scale(double *a, const double *b, int n) {
     ],
 )
 def test_facts_that_decide_and_are_assumed_are_told(machine, n, named):
-    kernel = source_kernel(STREAM, "scale", local=64, global_size="(n+63)//64*64", language="cuda")
+    kernel = source_kernel(STREAM, "scale", local=32, global_size="(n+31)//32*32", language="cuda")
     doubts = Calibration.load("general_gpu").doubts(kernel, {"n": n}, machine=machine)
     assert any(named in doubt for doubt in doubts if "nobody measured" in doubt) == bool(named)
