@@ -59,12 +59,8 @@ def _launch_cycles(run: MachineRun, filling: Filling, volumes: ArrayVolumes) -> 
 
 def _latencies(run: MachineRun, volumes: ArrayVolumes) -> Latencies:
     """Return how long a sub-group that is alone waits for its instructions, if every load is as far as the mean one."""
-    near = run.need("l1_latency")
-    local = run.need("local_latency")
-    # New sectors are as many as L1 misses.
-    return Latencies(
-        run.need("arithmetic_latency"), _load_cycles(run, volumes, 0.0), local, near, local + _AFTER_BARRIER
-    )
+    arithmetic, near, local = map(run.need, ("arithmetic_latency", "l1_latency", "local_latency"))
+    return Latencies(arithmetic, _load_cycles(run, volumes, 0.0), local, near, local + _AFTER_BARRIER)
 
 
 def _everywhere(run: MachineRun, filling: Filling) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflex.compiled.nvidia.classes import CLASSES, OF_ACCESSES
-from perflex.errors import FeatureError
+from perflex.errors import FeatureError, UnsupportedKernelError
 from perflex.features.counting.private_memory import PrivateUse
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.counting.touched import Certainty
@@ -121,7 +121,10 @@ class GpuLaunch:
 
 
 def gpu_launches(sizes: Mapping[str, int], code: Sequence[CompiledProgram]) -> list[GpuLaunch] | None:
-    """Return what the launches of a kernel execute by their code for a GPU; None where data decide that."""
+    """Return what the launches of a kernel execute by their code for a GPU; None where data decide that.
+
+    An UnsupportedKernelError where such code goes to private memory: without it a prediction would leave that out.
+    """
     from perflex.compiled.control_flow import UnknownFlowError
     from perflex.compiled.nvidia.counts import block_runs, issued_counts
     from perflex.compiled.nvidia.cubin import kernel_facts
@@ -131,13 +134,20 @@ def gpu_launches(sizes: Mapping[str, int], code: Sequence[CompiledProgram]) -> l
         if program.gpu is None:
             return None
         scalars = [None if one.is_array else sizes.get(one.name) for one in program.arguments]
+        held = kernel_facts(program.gpu).private_bytes
         try:
             runs, blocks = block_runs(program.gpu, scalars)
-        except UnknownFlowError:
-            return None
+        except UnknownFlowError as error:
+            if not held:
+                return None
+            msg = (
+                f"the code of kernel {program.name!r} keeps {held} B of each work-item in memory, and how often they "
+                f"are used cannot be counted: {error}; predict it without its code"
+            )
+            raise UnsupportedKernelError(msg, kernel=program.name) from error
         counts = issued_counts(runs, blocks)
         words = (counts.get(f"private_words_{way}", 0.0) for way in ("loaded", "stored"))
-        found.append(GpuLaunch(blocks, runs, counts, PrivateUse(kernel_facts(program.gpu).private_bytes, *words)))
+        found.append(GpuLaunch(blocks, runs, counts, PrivateUse(held, *words)))
     return found
 
 

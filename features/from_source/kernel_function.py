@@ -51,6 +51,12 @@ _INSTANCE = f"\n{{}}static void {_USER}() {{{{ (void)&{{}}<{{}}>; }}}}{{}}\n"
 _HARMLESS = re.compile(r"reference to __host__ (variable|function)")
 
 
+@lru_cache(maxsize=16)
+def _macros(source: str, given: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    macros = HostCode(source, dict(given)).macros
+    return {name: text for name, (words, text) in macros.items() if words is None}
+
+
 @dataclass(frozen=True)
 class ParsedKernel:
     """A kernel's function in its parsed file; `unit` is clang's, `defines` are the macros that were given."""
@@ -76,8 +82,7 @@ class ParsedKernel:
     @property
     def macros(self) -> dict[str, str]:
         """Texts of macros without parameters that have one meaning in the file, or were given."""
-        given = {name: str(value) for name, value in self.defines.items()}
-        return {name: text for name, (words, text) in HostCode(self.source, given).macros.items() if words is None}
+        return _macros(self.source, tuple((name, str(value)) for name, value in self.defines.items()))
 
     def included(self) -> list[str]:
         """Return the paths of headers."""

@@ -98,3 +98,11 @@ def test_what_does_not_compile_is_missing(calibration):
 def test_a_number_below_zero_is_refused(calibration):
     with pytest.raises(CalibrationError, match="give a number from 0 on"):
         found(calibration, {"one": sums(16)}, -1)
+
+
+def test_memory_that_data_decide_how_often_is_used_is_no_silent_zero(calibration):
+    text = SUMS.replace("j < n", "j < (int) y[n]").replace("UNROLL", "1").replace("LARGE", "0")
+    line = next(number for number, one in enumerate(text.splitlines(), 1) if "y[n]" in one)
+    kernel = source_kernel(text, "sums", local=256, groups=1024, stated={str(line): 100})
+    with pytest.raises(CalibrationError, match="work-item in memory, and how often they are used cannot be counted"):
+        found(calibration, {"one": kernel}, 1)

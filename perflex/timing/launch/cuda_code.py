@@ -93,11 +93,6 @@ def _compilation(
     return Compilation(label, request, place_of(*request, compiler_of(architecture).version), programs, launch)
 
 
-def code_for_machine(job: SizedKernel, machine: Machine) -> tuple[CompiledProgram, ...]:
-    """Compile a kernel for a machine that need not be there, and return the code of its device programs."""
-    return compiled_here(compilation(job, architecture_of(machine)))
-
-
 def cuda_programs(
     code: Code, programs: Sequence[tuple[str, tuple[str, ...]]], launch: SizedLaunch, architecture: str, label: str
 ) -> tuple[CompiledProgram, ...]:
