@@ -8,6 +8,7 @@ import pytest
 
 from perflex.features import SizedKernel
 from perflex.timing import compiled_code as building
+from perflex.timing.launch import kept_code
 from sample_kernels import matmul
 
 CODE = (building.CompiledProgram("matmul", "intel", (building.Function("matmul", 0, b"\xc3", ()),), (), None),)
@@ -67,7 +68,7 @@ def test_code_that_nobody_asks_for_is_removed(jobs, default_device, monkeypatch,
     old = time.time() - 31 * 86400
     for path in tmp_path.rglob("*.json"):
         os.utime(path, (old, old))
-    building._remove_unused.cache_clear()
+    kept_code._remove_unused.cache_clear()
     # The first is asked for; the third is new, and its file makes the second's go.
     assert building.compiled_code(jobs[::2], default_device) == [CODE] * 4
     found = {job.label: building._place(job, default_device, building.TimingOptions()).exists() for job in jobs[:3]}

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perflex import Model, TimingOptions, VariantSpace, calibrate, rank, time_kernel, tune
+from perflex import Model, SearchOptions, TimingOptions, VariantSpace, calibrate, rank, time_kernel, tune
 from perflex.errors import MeasurementError, MissingSizeError, PerflexWarning
 from perflex.features import SizedKernel, source_kernel
 from perflex.testing import FakeDevice
@@ -61,7 +61,7 @@ def test_calibrations_ranks_and_searches_on_a_device(default_device):
     places = rank({"64": axpy(64), "16": axpy(16)}, found, {"n": 1 << 20}, time=default_device)
     assert 0 < places[0].measured <= places[1].measured
     space = VariantSpace(axpy, {"items": [1, 4, 64]})
-    best = tune(space, {"n": 1 << 18}, device=default_device, timing=QUICK).best
+    best = tune(space, {"n": 1 << 18}, device=default_device, options=SearchOptions(timing=QUICK)).best
     assert best.settings["items"] in {4, 64}
 
 
