@@ -34,7 +34,7 @@ from choices_parts.spaces import measured_spaces
 from judging import record, recorded, table
 
 from perflex import Calibration, PerflexError, PerflexWarning, load_machine, with_code
-from perflex.machines.files import machine_of_device
+from perflex.machines.files import machine_names, machine_of_device
 from perflex.progress import RunOptions
 from perflex.search.counted_variants import Work, extract_space
 from perflex.search.variants import EnumeratedSpace, settings_text
@@ -44,18 +44,21 @@ MORE = ("f_occupancy", "f_inst_total")
 NEAR, APART = 1.05, 1.02
 
 
+def _plain(name):
+    return "".join(filter(str.isalnum, name)).lower()
+
+
 def machine_for(gpu, folder):
     """Return the machine of a GPU, by the folder's files or perflex's; None where there is none."""
-    plain = "".join(filter(str.isalnum, gpu)).lower()
-    files = folder.glob("*.yaml") if folder else ()
-    for path in files:
-        if "".join(filter(str.isalnum, path.stem)).lower() == plain:
+    plain = _plain(gpu)
+    known = {"a100": "a10040gb", "k20m": "k20", "titanxmaxwell": "gtxtitanx"}
+    for path in folder.glob("*.yaml") if folder else ():
+        if _plain(path.stem) == plain:
             return load_machine(path)
-    known = {"a100": "A100-40GB", "rtx2070super": "RTX-2070-SUPER", "k20m": "K20", "titanxmaxwell": "GTX-TITAN-X"}
-    try:
-        return load_machine(known.get(plain, gpu.replace("_", "-")))
-    except PerflexError:
-        return machine_of_device(gpu.replace("_", " "))
+    # Published tables leave out the family: an A4000 is an RTX A4000.
+    wanted = known.get(plain, plain), f"rtx{plain}"
+    name = next((name for name in machine_names() if _plain(name) in wanted), None)
+    return machine_of_device(gpu.replace("_", " ")) if name is None else load_machine(name)
 
 
 def judged(scores, seconds, *, times=False):
@@ -182,7 +185,10 @@ def main():
         warnings.simplefilter("ignore", PerflexWarning)
         for space in every:
             machine = machine_for(space.gpu, arguments.machines)
-            if space.name in known or arguments.only not in space.name or machine is None:
+            if space.name in known or arguments.only not in space.name:
+                continue
+            if machine is None:
+                print(f"{space.name}: no machine file", flush=True)
                 continue
             others = [one for one in every if one.program == space.program and one.gpu != space.gpu]
             try:
