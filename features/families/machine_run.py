@@ -118,16 +118,25 @@ class MachineRun:
         return kept(self.scop, "peaks", self.sizes, key, compute)
 
 
-# Instructions of compiled code, by the pipeline that they take their time in.
-_OF_PIPES = {
-    "fp32": ("float32",), "fp64": ("float64",), "int32": ("integer",), "int32_mul": (),
-    "special": ("special", "conversions"), "all": ("instructions",),
-}  # fmt: skip
+
+
+def _slots_of_code(run: MachineRun) -> dict[str, float]:
+    # Products of integers take the unit of float32 arithmetic, where it is twice as wide one half of it.
+    products = run.of_code("unit_imad")
+    halves = run.over(products * run.need("fp32_per_cycle") / 2, "int32_mul_per_cycle")
+    return {
+        "fp32": run.of_code("unit_fma") + halves,
+        "fp64": run.of_code("float64"),
+        "int32": run.of_code("unit_alu"),
+        "int32_mul": 0.0,
+        "special": run.of_code("unit_special"),
+        "all": run.of_code("instructions"),
+    }
 
 
 def _slots(run: MachineRun) -> dict[str, float]:
     if run.code is not None:
-        return {pipe: run.of_code(*names) for pipe, names in _OF_PIPES.items()}
+        return _slots_of_code(run)
     scop, size = run.scop, run.target.sub_group_size
     by_class = {kind: run.at(count) for kind, count in instructions_of(scop, size).items()}
     spared, branches = (run.at(one) * (1 - 1 / _UNROLLED) for one in unrolled_overhead(scop, size))

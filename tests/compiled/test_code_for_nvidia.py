@@ -163,6 +163,26 @@ def test_classes_are_those_of_the_source(architecture):
 
 @needs_tools
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_instructions_count_for_the_unit_that_carries_them_out(architecture):
+    """Minima of floats take the unit of simple integers, products of integers that of float32 arithmetic."""
+    body = (
+        "float v = x[threadIdx.x], u = v; int j = n + threadIdx.x; "
+        + "v = v * u + 1.5f; " * 40
+        + "v = fminf(v * u, u + 1.0f); " * 30
+        + "j = j * j + n; " * 20
+        + "x[threadIdx.x] = v + j;"
+    )
+    code, _ = built(body, architecture, groups=(1,), work_group=(32,))
+    found = every_count(code, [None, 3])
+    # The sum is the same each time, and computed once.
+    assert found["unit_fma"] == pytest.approx(71, abs=3)
+    assert found["unit_imad"] == pytest.approx(20, abs=8)
+    assert found["unit_alu"] == pytest.approx(30, abs=12)
+    assert found["float32"] == pytest.approx(101, abs=3)
+
+
+@needs_tools
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_too_few_registers_make_spills(architecture):
     loads = " ".join(f"float v{i} = x[{i} * n];" for i in range(96))
     uses = " + ".join(f"v{i} * v{(i * 7 + 5) % 96}" for i in range(96))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from perflex.compiled.control_flow import BlockFacts, Totals, UnknownFlowError, block_executions, loops_of
-from perflex.compiled.nvidia.classes import OF_ACCESSES, classes_of, is_access, private_words
+from perflex.compiled.nvidia.classes import OF_ACCESSES, classes_of, is_access, private_words, unit_of
 from perflex.compiled.nvidia.cubin import INSTRUCTION_BYTES, GpuInstruction, disassembled, kernel_facts
 from perflex.compiled.nvidia.flow import blocks_of, sliced, ways_of
 from perflex.compiled.nvidia.spans import DATA, IDS, Mark, Split, id_between
@@ -82,7 +82,7 @@ def launch_counts(code: GpuCode, scalars: Sequence[int | None], *, accesses: boo
 
 
 def issued_counts(runs: Sequence[float], blocks: Sequence[GpuBlock]) -> dict[str, float]:
-    """Return how many instructions are issued by `CLASSES`, accesses among them, in blocks that run so often."""
+    """Return how many instructions are issued by `CLASSES` and units, accesses among them, in blocks run so often."""
     counts: dict[str, float] = defaultdict(float)
     for times, block in zip(runs, blocks, strict=True):
         for name, count in _block_counts(block).items():
@@ -275,6 +275,8 @@ def _block_counts(block: GpuBlock) -> defaultdict[str, float]:
         counts["instructions"] += one.name != "NOP"
         for name in classes_of(one):
             counts[name] += 1
+        if (unit := unit_of(one)) is not None:
+            counts[unit] += 1
         if (words := private_words(one)) is not None:
             counts[words[0]] += words[1]
     return counts

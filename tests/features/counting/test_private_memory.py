@@ -69,8 +69,12 @@ def test_instructions_and_volumes_have_them():
     found = estimate_volumes(*given, "A100-40GB").arrays["private memory"]
     assert counted.value == found.l1_wavefronts > 0
     assert plain.value == 0
-    # What fits the caches is moved no farther.
-    assert (found.l2_l1_load, found.dram_load) == (0, 0)
+    # L1 writes through; what fits the caches is moved no farther.
+    assert (found.l2_l1_load, found.dram_load, found.dram_store) == (0, 0, 0)
+    assert found.l2_l1_store == found.written > 0
+    # Pascal's L1 holds none of it.
+    older = estimate_volumes(*given, "P100").arrays["private memory"]
+    assert older.l2_l1_load == older.l1_load == found.l1_load
     assert "private memory" not in estimate_volumes(kernel(size), {"n": n}, "A100-40GB").arrays
 
 
