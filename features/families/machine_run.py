@@ -118,8 +118,6 @@ class MachineRun:
         return kept(self.scop, "peaks", self.sizes, key, compute)
 
 
-
-
 def _slots_of_code(run: MachineRun) -> dict[str, float]:
     # Products of integers take the unit of float32 arithmetic, where it is twice as wide one half of it.
     products = run.of_code("unit_imad")

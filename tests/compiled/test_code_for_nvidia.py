@@ -1,5 +1,6 @@
 """Code for NVIDIA's GPUs, compiled here and read: what the sources say must come back."""
 
+import json
 import re
 from math import ceil
 
@@ -8,7 +9,7 @@ import pytest
 from perflex.compiled.control_flow import UnknownFlowError
 from perflex.compiled.nvidia import cubin
 from perflex.compiled.nvidia.counts import launch_counts
-from perflex.compiled.nvidia.cubin import GpuCode, compile_cuda, kernel_facts, supported_architectures
+from perflex.compiled.nvidia.cubin import GpuCode, compile_cuda, disassembled, kernel_facts, supported_architectures
 from perflex.errors import MissingExtraError
 
 needs_tools = pytest.mark.skipif(
@@ -159,6 +160,15 @@ def test_classes_are_those_of_the_source(architecture):
     }.items():
         assert found[name] == 8 * expected, name
     assert found.get("spills", 0) == 0
+
+
+def test_before_volta_instructions_have_eight_bytes_and_words_between_them(monkeypatch):
+    listed = ["", "MOV", "S2R", "IADD", "", "EXIT"]
+    entries = [{"opcode": name, "operands": "R1, R2"} for name in listed]
+    text = json.dumps([{}, [{"function-name": "k", "sass-instructions": entries}]]).encode()
+    monkeypatch.setattr(cubin, "_disassembled", lambda code: text)
+    found = disassembled(GpuCode("sm_61", b"", "k", (1,), (32,)))
+    assert [(one.address, one.name) for one in found] == [(8, "MOV"), (16, "S2R"), (24, "IADD"), (40, "EXIT")]
 
 
 @needs_tools

@@ -144,6 +144,7 @@ _LIMIT_S = 120.0
 _OF_TRITON, _OLDER_TOOL = "triton/backends/nvidia/bin/nvdisasm", "pip install 'triton<3.7'"
 INSTRUCTION_BYTES = 16
 """Bytes of an instruction from Volta on."""
+_VOLTA, _OLDER_BYTES = 70, 8
 
 
 # Compared by identity: what is asked of each again and again is looked up by it.
@@ -168,7 +169,11 @@ def disassembled(code: GpuCode) -> tuple[GpuInstruction, ...]:
     listed = {function["function-name"]: function["sass-instructions"] for function in json.loads(output)[1]}
     if code.name not in listed:
         raise _unread(code, f"it lists {', '.join(listed) or 'nothing'}, not {code.name}")
-    return tuple(_instruction(number * INSTRUCTION_BYTES, entry) for number, entry in enumerate(listed[code.name]))
+    size = INSTRUCTION_BYTES if int(code.architecture.removeprefix("sm_").rstrip("af")) >= _VOLTA else _OLDER_BYTES
+    # Before Volta, words between instructions say how these are issued: they have no names.
+    return tuple(
+        _instruction(number * size, entry) for number, entry in enumerate(listed[code.name]) if entry["opcode"]
+    )
 
 
 def _disassembled(code: GpuCode) -> bytes:

@@ -150,6 +150,10 @@ def _names(one: GpuInstruction) -> set[str]:
     return set(NAME.findall(" ".join((one.predicate, *inputs_of(one)))))
 
 
+# Of Maxwell and Pascal.
+_STACKED = {"SSY", "SYNC", "PBK", "BRK", "PCNT", "CONT", "CAL", "PRET"}
+
+
 def _followers(last: GpuInstruction, after: int, end: int, places: Mapping[int, int]) -> list[int]:
     """Return where control may go after a block's last instruction; the target of a jump comes last."""
     if not _ends_block(last):
@@ -159,6 +163,9 @@ def _followers(last: GpuInstruction, after: int, end: int, places: Mapping[int, 
 
 
 def _ends_block(one: GpuInstruction) -> bool:
+    if one.name in _STACKED:
+        msg = f"{one.name} at {one.address:#x} keeps a place to go to later, as GPUs before Volta do, which is not followed"
+        raise UnknownFlowError(msg)
     if one.name in {"BRX", "BRXU", "JMX", "JMXU", "JMP"}:
         msg = f"the target of the jump {one.name} at {one.address:#x} is computed at run time"
         raise UnknownFlowError(msg)
