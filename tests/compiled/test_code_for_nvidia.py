@@ -166,7 +166,7 @@ def test_before_volta_instructions_have_eight_bytes_and_words_between_them(monke
     listed = ["", "MOV", "S2R", "IADD", "", "EXIT"]
     entries = [{"opcode": name, "operands": "R1, R2"} for name in listed]
     text = json.dumps([{}, [{"function-name": "k", "sass-instructions": entries}]]).encode()
-    monkeypatch.setattr(cubin, "_disassembled", lambda code: text)
+    monkeypatch.setattr(cubin, "_disassembled", lambda _: text)
     found = disassembled(GpuCode("sm_61", b"", "k", (1,), (32,)))
     assert [(one.address, one.name) for one in found] == [(8, "MOV"), (16, "S2R"), (24, "IADD"), (40, "EXIT")]
 

@@ -39,15 +39,15 @@ _BY_CLASS = {
 # fmt: on
 _CLASS = {name: kind for kind, names in _BY_CLASS.items() for name in names.split()}
 # fmt: off
-# By the unit that carries them out (Nsight Compute, Kernel Profiling Guide, pipelines; and the throughputs of the CUDA
-# C++ Programming Guide, by which comparisons of floats take the unit of integers); of those of Maxwell and Pascal, which
-# multiply integers in parts, each part.
+# By the unit that carries them out (Nsight Compute, Kernel Profiling Guide, pipelines; CUDA C++ Programming Guide,
+# throughputs, by which comparisons of floats take the unit of integers). XMAD is one part of a product of integers.
 _BY_UNIT = {
     "unit_fma": "FADD FFMA FMUL FSWZADD FADD2 FFMA2 FMUL2 FADD32I FFMA32I FMUL32I HADD2 HFMA2 HMUL2 XMAD",
     "unit_imad": "IMAD IMUL IMUL32I IDP IDP4A",
     "unit_alu":
-        "BMSK F2FP F2IP FMNMX FMNMX3 FSEL FSET FSETP I2FP I2IP IABS IADD IADD3 IADD32I IADD64 IMNMX ISCADD ISCADD32I ISETP "
-        "LEA LOP LOP3 LOP32I MOV MOV32I P2R PLOP3 PRMT R2P SEL SHF SHL SHR VABSDIFF VABSDIFF4 VHMNMX VIADD VIADDMNMX VIMNMX VIMNMX3",
+        "BMSK F2FP F2IP FMNMX FMNMX3 FSEL FSET FSETP I2FP I2IP IABS IADD IADD3 IADD32I IADD64 IMNMX ISCADD ISCADD32I "
+        "ISETP LEA LOP LOP3 LOP32I MOV MOV32I P2R PLOP3 PRMT R2P SEL SHF SHL SHR VABSDIFF VABSDIFF4 VHMNMX VIADD "
+        "VIADDMNMX VIMNMX VIMNMX3",
     "unit_special": "BREV F2F F2I FCHK FLO FRND I2F I2I MUFU POPC",
 }
 # fmt: on

@@ -164,7 +164,7 @@ def _followers(last: GpuInstruction, after: int, end: int, places: Mapping[int, 
 
 def _ends_block(one: GpuInstruction) -> bool:
     if one.name in _STACKED:
-        msg = f"{one.name} at {one.address:#x} keeps a place to go to later, as GPUs before Volta do, which is not followed"
+        msg = f"{one.name} at {one.address:#x} keeps a place to go to later, as before Volta, which is not followed"
         raise UnknownFlowError(msg)
     if one.name in {"BRX", "BRXU", "JMX", "JMXU", "JMP"}:
         msg = f"the target of the jump {one.name} at {one.address:#x} is computed at run time"
