@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from perflex import load_space, source_kernel
@@ -68,8 +68,14 @@ def _alone(path: Path, names: tuple[str, ...], column: str, scale: float) -> dic
     return {tuple(int(row[name]) for name in names): scale * float(row.get(column) or row["time_ms"]) for row in rows}
 
 
+@lru_cache(maxsize=1)
+def _gemm_space(sources: Path) -> Any:
+    """Return the space of the script, which takes seconds to enumerate it."""
+    return load_space(f"{sources}/hub/currently_unused/kernels/gemm.py any")
+
+
 def gemm(sources: Path, **settings: int) -> Any:
-    space = load_space(f"{sources}/hub/currently_unused/kernels/gemm.py any")
+    space = _gemm_space(sources)
     every = {**_GEMM_FIXED, **settings}
     return space.build(**{name: every[name] for name in space.values})
 
