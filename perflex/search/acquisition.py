@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -67,7 +67,7 @@ def _ranks(points: Array) -> Array:
     return np.asarray(places / np.maximum(places.max(axis=0), 1.0))
 
 
-def changes(codes: Array, fastest: Sequence[int]) -> Indices:
+def changes(codes: NDArray[Any], fastest: Sequence[int]) -> Indices:
     """Return in how few tunables each variant differs from one of the fastest, shape ``(n,)``; codes are ``(n, d)``."""
     return np.asarray(np.min([(codes != codes[number]).sum(axis=1) for number in fastest], axis=0), dtype=np.intp)
 

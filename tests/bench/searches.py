@@ -96,6 +96,10 @@ def by_kernel_tuner(variants, times, seed, strategy):
 
     values = {name: sorted({each[name] for each in variants.settings}) for name in variants.settings[0]}
     there = {tuple(each.values()): 1e3 * time for each, time in zip(variants.settings, times.tolist(), strict=True)}
+
+    def measured(each):
+        return tuple(each[name] for name in values) in there
+
     document = {
         "schema_version": "1.0.0", "device_name": "simulated", "kernel_name": "kernel", "problem_size": [1],
         "tune_params_keys": list(values), "tune_params": values, "objective": "time",
@@ -114,7 +118,7 @@ def by_kernel_tuner(variants, times, seed, strategy):
         cache.write_text(json.dumps(document))
         found, _ = tune_kernel(
             "kernel", "__global__ void kernel(){}", (1,), [], values, simulation_mode=True, cache=str(cache),
-            restrictions=lambda each: tuple(each[name] for name in values) in there, strategy=strategy,
+            restrictions=measured, strategy=strategy,
             strategy_options={"max_fevals": max(AFTER)}, quiet=True, lang="CUDA",
         )  # fmt: skip
     seen = {}
