@@ -124,7 +124,7 @@ class _KernelText:
 
     def _read(self, path: Path, content: bytes) -> _File:
         """Read a file and the headers that it includes; keep its directives."""
-        text = _COMMENT.sub(_without_comment, content.decode("latin-1"))
+        text = without_comments(content.decode("latin-1"))
         # Of OpenCL C everything is kept.
         kept = bytearray([self._parsed.language == "opencl"]) * len(text)
         file = self._files[path.resolve()] = _File(path, text, kept)
@@ -240,6 +240,11 @@ class _KernelText:
                 last.nodes.append(node)
                 last.names |= names
                 last.spans = [(min(start, last.spans[0][0]), max(end, last.spans[0][1]))]
+
+
+def without_comments(text: str) -> str:
+    """Return C's text with spaces in the place of comments."""
+    return _COMMENT.sub(_without_comment, text)
 
 
 def _without_comment(found: re.Match[str]) -> str:

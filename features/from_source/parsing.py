@@ -56,6 +56,8 @@ _MACROS = str(_HERE / "macros.h")
 _MORE_OPTIONS = ("-w", "-ferror-limit=0", "-isystem", os.devnull)
 # libclang's option to go on behind headers that are missing.
 _KEEP_GOING = 0x200
+# And to keep what its preprocessor did.
+_RECORDED = 0x1
 # CUDA's headers that the run-time compiler lacks, with the beginnings of names that they declare.
 TOOLKIT = {
     "cooperative_groups": "(multi_)?(grid|cluster|coalesced)_(group|threads)$", "cub/": "cub", "cuda/": "cuda",
@@ -406,27 +408,35 @@ def language_of(path: Path, source: str) -> Language:
 
 
 def parsed(
-    path: Path, source: str, defines: Mapping[str, Any], folders: Sequence[str], language: Language | None = None
+    path: Path,
+    source: str,
+    defines: Mapping[str, Any],
+    folders: Sequence[str],
+    language: Language | None = None,
+    *,
+    recorded: bool = False,
 ) -> tuple[Any, Node]:
-    """Parse a file with macros; return clang's unit and its root."""
+    """Parse a file with macros; return clang's unit and its root. `recorded`: what conditions leave out is known."""
     language = language or language_of(path, source)
     # What perflex's headers read stands before them; a program's own macros, such as N, would change them.
     first = [key for key in sorted(defines) if language == "opencl" or key.startswith("__")]
     macros = "".join(f"#define {key} {defines[key]}\n" for key in sorted(defines) if key not in first)
     options = tuple(f"-D{key}={defines[key]}" for key in first)
     looked = tuple(f"-I{folder}" for folder in (path.parent.resolve(), *folders))
-    return _unit(path, source, language, (*options, *looked), macros)
+    return _unit(path, source, language, (*options, *looked), macros, _RECORDED if recorded else 0)
 
 
 @lru_cache(maxsize=8)
-def _unit(path: Path, source: str, language: Language, options: tuple[str, ...], macros: str) -> tuple[Any, Node]:
+def _unit(
+    path: Path, source: str, language: Language, options: tuple[str, ...], macros: str, more: int
+) -> tuple[Any, Node]:
     """Parse a file; return clang's unit and its root. Headers that are not there are taken for empty."""
     cindex = clang()
     stated = ["-include", _MACROS] if macros else []
     arguments = [*_OPTIONS[language], *stated, *options, *_MORE_OPTIONS]
     files = [(str(path), source), (_MACROS, macros)]
     try:
-        unit = cindex.Index.create().parse(str(path), arguments, files, _KEEP_GOING)
+        unit = cindex.Index.create().parse(str(path), arguments, files, _KEEP_GOING | more)
     except cindex.TranslationUnitLoadError as error:
         msg = f"clang cannot parse {path.name}; see whether it is {language} source code"
         raise UnsupportedKernelError(msg) from error

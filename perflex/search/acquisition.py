@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from perflex.search.gaussian_process import Forecast
 
     Array = NDArray[np.float64]
+    Indices = NDArray[np.intp]
 
 # Share of the space that the spread part of a first batch is drawn from: what is expected to be fast.
 _PLAUSIBLE = 0.2
@@ -64,20 +67,32 @@ def _ranks(points: Array) -> Array:
     return np.asarray(places / np.maximum(places.max(axis=0), 1.0))
 
 
-def most_promising(forecast: Forecast, best: float, taken: set[int], turn: int, count: int) -> list[int]:
-    """Return variants by turns: the first in the forecast's order, and that of largest expected improvement.
+def changes(codes: NDArray[Any], fastest: Sequence[int]) -> Indices:
+    """Return in how few tunables each variant differs from one of the fastest, shape ``(n,)``; codes are ``(n, d)``."""
+    return np.asarray(np.min([(codes != codes[number]).sum(axis=1) for number in fastest], axis=0), dtype=np.intp)
 
-    The former alone stays where it found something fast, the latter alone wanders where little is known. `best` is the
-    logarithm of the fastest time measured; what is `taken` is not chosen again; `turn` says how many were chosen
-    before, so that turns alternate also where one variant is asked for at a time.
+
+def most_promising(
+    forecast: Forecast, best: float, taken: set[int], turn: int, count: int, changed: Indices
+) -> list[int]:
+    """Return variants by turns: first in the forecast's order, of largest expected improvement, beside the fastest.
+
+    The first alone stays where it found something fast, the second alone wanders where little is known. Where times
+    were expected, both follow these, which may be wrong for the fastest: the third, as a local search, changes the
+    fewest tunables of one of the fastest measured, `changed` says how many. `best` is the logarithm of the fastest
+    time measured; what is `taken` is not chosen again; `turn` says how many were chosen before, so that turns alternate
+    also where one variant is asked for at a time.
     """
     free = np.ones(len(forecast.logs), dtype=bool)
     free[list(taken)] = False
+    gain = -_improvement(forecast, best)
     # Where nothing is expected to improve, the fastest predicted come first.
-    improving = np.lexsort((forecast.logs, -_improvement(forecast, best)))
+    orders = [forecast.order, np.lexsort((forecast.logs, gain))]
+    if forecast.expected is not None:
+        orders.append(np.lexsort((forecast.logs, gain, changed)))
     chosen: list[int] = []
     for number in range(turn, turn + min(count, int(free.sum()))):
-        order = improving if number % 2 else forecast.order
+        order = orders[number % len(orders)]
         chosen.append(int(order[np.argmax(free[order])]))
         free[chosen[-1]] = False
     return chosen

@@ -20,6 +20,7 @@ from perflex.calibration.built_target import built_targets, needing_code
 from perflex.errors import (
     CalibrationError,
     FeatureError,
+    PerflexError,
     SpaceError,
     UnsupportedKernelError,
     WorkGroupTooLargeError,
@@ -158,7 +159,8 @@ class Work:
     device: Mapping[str, Any] = field(default_factory=dict)
 
     def rows(self, items: Sequence[Item]) -> Iterator[Row]:
-        """Yield what was counted of each variant; several are built at once where their code is read."""
+        """Yield what was counted of each variant, once of the same kernel; several are built at once for their code."""
+        seen: dict[str, tuple[Mapping[str, Any], Row]] = {}
         together = 1 if needing_code(self.features) is None else _BUILT_TOGETHER
         for first in range(0, len(items), together):
             part = items[first : first + together]
@@ -170,7 +172,15 @@ class Work:
                     yield each
                 else:
                     target = next(targets)
-                    yield self._counted(*each, replace(self.target, code=code[0]) if code else target)
+                    key = None if self.build is None else _key(each[0])
+                    if key is not None and key in seen and seen[key][0] == each[1]:
+                        yield seen[key][1]
+                        continue
+                    row = self._counted(*each, replace(self.target, code=code[0]) if code else target)
+                    row = row if row.cause else replace(row, key=key)
+                    if key is not None:
+                        seen[key] = each[1], row
+                    yield row
 
     def _made(self, given: Any, sizes: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]] | Row:
         try:
@@ -179,7 +189,6 @@ class Work:
             return Row(cause=str(error.cause))
 
     def _counted(self, kernel: Any, sizes: Mapping[str, Any], target: Target | FeatureError) -> Row:
-        from perflex.features.count_store import kernel_key
         from perflex.features.report import uncounted
         from perflex.features.values import feature_values
 
@@ -192,16 +201,30 @@ class Work:
         # Returned, not raised: one such kernel must not end a worker's whole portion.
         except UnsupportedKernelError as error:
             return Row(cause=f"cannot be described: {cause_of(error.message)}", refusal=error)
-        try:
-            key = None if self.build is None else kernel_key(kernel)
-        except (TypeError, AttributeError, KeyError):  # a Scop, or something in the kernel that has no persistent hash
-            key = None
-        return Row(tuple([float(values[name]) for name in self.features]), missed, key)
+        return Row(tuple([float(values[name]) for name in self.features]), missed)
 
     def portion(self, items: Sequence[Item], store: str) -> list[Row]:
         """Work in a worker, where the caller's store is not set."""
         with using_store(store), _rare_collections():
             return list(self.rows(items))
+
+
+def _key(kernel: Any) -> str | None:
+    """Return a digest that the same kernels have; None where that is not known."""
+    from perflex.features.count_store import kernel_key
+    from perflex.features.from_source.source import SourceKernel
+
+    if isinstance(kernel, SourceKernel):
+        from perflex.features.from_source.live_macros import source_key
+
+        try:
+            return source_key(kernel)
+        except PerflexError:  # which counting tells
+            return None
+    try:
+        return kernel_key(kernel)
+    except (TypeError, AttributeError, KeyError):  # a Scop, or something in the kernel that has no persistent hash
+        return None
 
 
 def counted_rows(

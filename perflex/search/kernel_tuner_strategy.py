@@ -15,9 +15,9 @@ from perflex.errors import CalibrationError, MachineError, MissingExtraError
 from perflex.machines.files import load_machine, machine_names, machine_of_device
 from perflex.search.counted_variants import Work, extract_space
 from perflex.search.kernel_tuner_script import call_of, tuned_source
-from perflex.search.settings_table import interpolated, settings_columns
+from perflex.search.settings_table import features_of, interpolated
 from perflex.search.tuner import SearchOptions, Tuner
-from perflex.search.variants import EnumeratedSpace
+from perflex.search.variants import EnumeratedSpace, Variants, settings_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,11 +34,16 @@ _MOST_COUNTED = 300
 
 @dataclass(frozen=True, eq=False)
 class ExpectedTimes:
-    """What is expected of configurations: their numbers, settings as columns ``(n, d)``, and seconds ``(n,)``."""
+    """What is expected of configurations: their numbers, settings, and seconds ``(n,)``."""
 
     numbers: list[int]
-    table: Array
+    variants: Variants
     seconds: Array
+
+    @property
+    def table(self) -> Array:
+        """Settings as columns, shape ``(n, d)``."""
+        return features_of(self.variants)
 
 
 def expected_times(space: EnumeratedSpace, counted: Sequence[int], machine: Machine) -> ExpectedTimes:
@@ -52,9 +57,12 @@ def expected_times(space: EnumeratedSpace, counted: Sequence[int], machine: Mach
     again = {id(each) for others in variants.same.values() for each in others}
     numbers = [number for number, each in enumerate(space.settings) if id(each) not in again]
     places = {id(space.settings[number]): place for place, number in enumerate(numbers)}
-    table = np.column_stack(settings_columns([space.settings[number] for number in numbers]))
+    every = tuple(space.settings[number] for number in numbers)
     known = [places[id(each)] for each in variants.settings]
-    return ExpectedTimes(numbers, table, interpolated(table, known, variants.predicted(calibration)))
+    names, nothing = tuple(map(settings_text, every)), np.empty((len(every), 0))
+    plain = Variants(names, (space.sizes,) * len(every), (), nothing, {}, settings=every)
+    seconds = interpolated(features_of(plain), known, variants.predicted(calibration))
+    return ExpectedTimes(numbers, plain, seconds)
 
 
 class KernelTunerStrategy:
@@ -135,4 +143,4 @@ class KernelTunerStrategy:
             raise MachineError(msg, machine=name)
         drawn = np.random.default_rng(self.seed).permutation(len(settings))[:_MOST_COUNTED]
         found = expected_times(space, sorted(drawn.tolist()), machine)
-        return Tuner(found.table, prior=found.seconds, options=options), found.numbers
+        return Tuner(found.variants, prior=found.seconds, options=options), found.numbers

@@ -46,6 +46,13 @@ def settings_columns(settings: Sequence[Mapping[str, Any]]) -> list[Array]:
     return columns
 
 
+def codes_of(settings: Sequence[Mapping[str, Any]]) -> Indices:
+    """Return a number for each value of each setting, equal for equal values, shape ``(n, d)``."""
+    columns = [[repr(each[name]) for each in settings] for name in settings[0]]
+    places = [{value: place for place, value in enumerate(dict.fromkeys(values))} for values in columns]
+    return np.array([[place[value] for value in values] for place, values in zip(places, columns, strict=True)]).T
+
+
 def features_of(space: Variants | ArrayLike) -> Array:
     """Return features, and settings as numbers beside them, shape ``(n, d)``; a CalibrationError where one is none."""
     settings = getattr(space, "settings", None)

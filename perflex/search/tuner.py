@@ -12,10 +12,10 @@ import numpy as np
 
 from perflex.errors import CalibrationError
 from perflex.features.scop.checks import is_number
-from perflex.search.acquisition import first_batch, most_promising
+from perflex.search.acquisition import changes, first_batch, most_promising
 from perflex.search.gaussian_process import Columns, GaussianProcess
 from perflex.search.promise import KeepDecision, Promise, keep_by_promise
-from perflex.search.settings_table import LEAST, even_table, features_of
+from perflex.search.settings_table import LEAST, codes_of, even_table, features_of
 from perflex.search.variants import Variants
 
 if TYPE_CHECKING:
@@ -31,9 +31,13 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-# The first batch shows what to learn from, what follows finds the fast ones: its share of the budget, fewest and most.
+# The first batch shows what to learn from, what follows finds the fast ones: its share of the budget, fewest and most,
+# and most where times are expected, which leave less to learn.
 _FIRST_SHARE = 0.3
 _FIRST = (LEAST, 25)
+_MOST_EXPECTED = 12
+# The fastest measured so many are looked around.
+_CENTRES = 5
 # The times of a single variant have no spread to learn from.
 _FEWEST = 2
 
@@ -52,8 +56,8 @@ class SearchOptions:
     promise
         Stop when it is kept; by default within 5 % with 95 % confidence. With False, the budget is spent.
     first
-        Variants in the first batch; by default 30 % of the budget, between 8 and 25, and at least those that a promise
-        needs where the budget allows.
+        Variants in the first batch; by default 30 % of the budget, between 8 and 25 (12 with a prior), and at least
+        those that a promise needs where the budget allows.
     seed
         Of what is chosen by chance.
     measured
@@ -168,6 +172,7 @@ class Tuner:
             raise CalibrationError(msg)
         self._known = Columns(table, None if expected is None else np.log(expected))
         self._settings: Sequence[Mapping[str, Any]] = getattr(space, "settings", ())
+        self._codes = codes_of(self._settings) if self._settings else points
         self._count = len(points)
         self._names: Sequence[str] = names or getattr(space, "names", ()) or tuple(map(str, range(self._count)))
         if not self._count or len(self._names) != self._count:
@@ -207,6 +212,7 @@ class Tuner:
 
     def _first_size(self) -> int:
         fewest, most = _FIRST
+        most = most if self._known.logs is None else _MOST_EXPECTED
         size = min(most, max(fewest, math.ceil(_FIRST_SHARE * self.measurements)))
         # The promise's batch only where half of the budget is left for the search.
         needed = 0 if self.wanted is None else self.wanted.batch
@@ -233,7 +239,8 @@ class Tuner:
         if not chosen and self._learned():
             forecast, best = self._fitted(), math.log(self.fastest(1)[0].seconds)
             predicted = np.exp(forecast.logs)
-            chosen = most_promising(forecast, best, taken, len(self._steps), room)
+            changed = changes(self._codes, [step.number for step in self.fastest(_CENTRES)])
+            chosen = most_promising(forecast, best, taken, len(self._steps), room, changed)
         elif not chosen:
             # Nearly the whole first batch failed.
             left = [number for number in range(self._count) if number not in taken]

@@ -40,10 +40,10 @@ import numpy as np
 from judging import record, recorded, table
 
 from perflex import PerflexWarning, SearchOptions, Tuner, load_machine, load_space
-from perflex.search.acquisition import most_promising
+from perflex.search.acquisition import changes, most_promising
 from perflex.search.kernel_tuner_strategy import expected_times
 from perflex.search.measured_times import read_times
-from perflex.search.settings_table import corrected
+from perflex.search.settings_table import codes_of, corrected
 from perflex.search.variants import EnumeratedSpace, settings_text
 
 KEY = ("kernel", "gpu", "method", "samples", "seed")
@@ -194,7 +194,8 @@ def run_predictor(method, found, times, samples, seed):
         if forecast is None:
             known += [i for i in order.tolist() if i not in set(known)][:count]
         else:
-            known += most_promising(forecast, np.log(times[known].min()), set(known), len(known), count)
+            changed = changes(codes_of(found.variants.settings), sorted(known, key=times.__getitem__)[:5])
+            known += most_promising(forecast, np.log(times[known].min()), set(known), len(known), count, changed)
         if len(known) < samples + MORE:
             _, order, forecast = fitted(known)
     return row | {BEST: float(times[known].min() / times.min())}
@@ -222,7 +223,7 @@ def expected_of_source(path, sources, cache):
 
 def run_tuner(found, times, samples, seed):
     options = SearchOptions(measurements=max(samples) + MORE, promise=False, seed=seed)
-    tuner = Tuner(found.table, prior=found.seconds, options=options)
+    tuner = Tuner(found.variants, prior=found.seconds, options=options)
     while proposals := tuner.ask():
         for each in proposals:
             tuner.tell(each, float(times[each.number]))

@@ -10,7 +10,9 @@ import pytest
 
 from perflex import Calibration, Promise, RunOptions, SearchOptions, TimingOptions, Tuner, VariantSpace, prune, tune
 from perflex.errors import CalibrationError, DeviceError, FileFormatError, MeasurementError, PerflexWarning
-from perflex.search.acquisition import first_batch
+from perflex.search.acquisition import changes, first_batch, most_promising
+from perflex.search.gaussian_process import Forecast
+from perflex.search.settings_table import codes_of
 from perflex.search.tuning import Tuning
 from perflex.testing import FakeDevice
 from support.scripted_device import ScriptedDevice
@@ -343,3 +345,26 @@ def test_files_of_other_variants_are_refused(tmp_path):
         Tuner(small_space().extract(["f_thread_groups"], {"n": 1024}), options=SearchOptions(measured=str(path)))
     with pytest.raises(CalibrationError, match="give times by name"):
         Tuner(GRID, options=SearchOptions(measured=path))
+
+
+def test_where_times_are_expected_the_first_batch_is_small_and_every_third_is_beside_the_fastest():
+    def first(prior):
+        tuner, asked = Tuner(GRID, prior=prior, options=SearchOptions(100, promise=False)), 0
+        while math.isnan((proposals := tuner.ask(1))[0].predicted):
+            tuner.tell(proposals[0], TIMES[proposals[0].number])
+            asked += 1
+        return asked
+
+    assert (first(None), first(np.roll(TIMES, 1))) == (25, 12)
+
+
+def test_a_neighbour_is_what_changes_the_fewest_tunables():
+    codes = codes_of([{"a": a, "b": b, "c": c} for a in (1, 2) for b in ("x", "y") for c in (True, False)])
+    changed = changes(codes, [0])
+    assert changed.tolist() == [0, 1, 1, 2, 1, 2, 2, 3]
+    assert changes(codes, [0, 7]).tolist() == [0, 1, 1, 1, 1, 1, 1, 0]
+    # All are expected to be slow, those far away the least.
+    logs = np.linspace(1.0, 0.3, 8)
+    with_prior, without = (Forecast(logs, np.full(8, 0.1), each) for each in (logs, None))
+    assert most_promising(with_prior, 0.0, {0}, 2, 1, changed) == [4]
+    assert most_promising(without, 0.0, {0}, 2, 1, changed) == [7]

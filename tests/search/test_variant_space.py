@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perflex import RunOptions, VariantSpace
+from perflex import RunOptions, VariantSpace, source_kernel
 from perflex.errors import ExecutorError, MissingSizeError, SpaceError
+from perflex.search.counted_variants import Work
 from support.spaces_for_tests import scaled, small_space
 
 FEATURES = ("f_op_float32_mul", "f_thread_groups", "f_mem_access_global_float32_load")
@@ -191,3 +192,31 @@ def test_constraints_survive_copies():
     expected = [("row", 1), ("row", 2), ("row", 16), ("column", 1), ("column", 2)]
     for each in (space, pickle.loads(pickle.dumps(space)), copy.deepcopy(space)):
         assert [tuple(settings.values()) for settings in each] == expected
+
+
+SOURCE = """
+__global__ void k(float *x) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+#if STAGED
+    __shared__ float s[32 * WIDE];
+    s[threadIdx.x] = x[i];
+    x[i] = s[threadIdx.x];
+#else
+    x[i] = 2 * x[i];
+#endif
+}
+"""
+
+
+def from_source(**settings):
+    return source_kernel(SOURCE, "k", language="cuda", local=32, groups=4, defines=settings)
+
+
+def test_settings_that_change_nothing_in_a_source_are_one_variant_counted_once(monkeypatch):
+    calls = []
+    counted = Work._counted
+    monkeypatch.setattr(Work, "_counted", lambda self, kernel, *more: calls.append(1) or counted(self, kernel, *more))
+    found = VariantSpace(from_source, {"STAGED": (0, 1), "WIDE": (1, 2, 4)}).extract(["f_thread_groups"])
+    assert found.excluded == {"same kernel as another setting": 2}
+    assert [dict(each) for each in found.same[0]] == [{"STAGED": 0, "WIDE": 2}, {"STAGED": 0, "WIDE": 4}]
+    assert len(found) == len(calls) == 4

@@ -70,6 +70,7 @@ def _alone(path: Path, names: tuple[str, ...], column: str, scale: float) -> dic
 
 @lru_cache(maxsize=1)
 def _gemm_space(sources: Path) -> Any:
+    """Return the space of the script, which takes seconds to enumerate it."""
     return load_space(f"{sources}/hub/currently_unused/kernels/gemm.py any")
 
 
