@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perflex.compiled.amd import AmdCode
 from perflex.compiled.nvidia.classes import CLASSES, OF_ACCESSES
 from perflex.errors import FeatureError, UnsupportedKernelError
 from perflex.features.counting.private_memory import PrivateUse
@@ -66,6 +67,8 @@ def _code_value(scop: Scop, sizes: Sizes, target: Target, what: str) -> float:
     if any(np.ndim(sizes[name]) for name in scop.parameters):
         raise _error(scop, f"f_code_{what}", "is read from the code for one tuple of sizes; give numbers, not arrays")
     on_gpu = _is_for_gpu(code)
+    if any(isinstance(one.gpu, AmdCode) for one in code):
+        raise _error(scop, f"f_code_{what}", "is not read of code for AMD's GPUs; leave it out")
     if what not in (_OF_GPUS if on_gpu else _OF_CPUS) and what not in _COMMON:
         why = f"is known of code for {'a CPU' if on_gpu else 'an NVIDIA GPU'} only; leave it out"
         raise _error(scop, f"f_code_{what}", why)
@@ -94,10 +97,11 @@ def _is_for_gpu(code: Sequence[CompiledProgram]) -> bool:
 
 def _gpu_counts(sizes: Mapping[str, int], code: tuple[CompiledProgram, ...], *, accesses: bool) -> dict[str, float]:
     from perflex.compiled.nvidia.counts import launch_counts
+    from perflex.compiled.nvidia.cubin import GpuCode
 
     found: dict[str, float] = defaultdict(float)
     for program in code:
-        if program.gpu is not None:
+        if isinstance(program.gpu, GpuCode):
             scalars = [None if one.is_array else sizes.get(one.name) for one in program.arguments]
             for name, count in launch_counts(program.gpu, scalars, accesses=accesses).items():
                 found[name] += count
@@ -127,14 +131,14 @@ def gpu_launches(sizes: Mapping[str, int], code: Sequence[CompiledProgram]) -> l
     """
     from perflex.compiled.control_flow import UnknownFlowError
     from perflex.compiled.nvidia.counts import block_runs, issued_counts
-    from perflex.compiled.nvidia.cubin import kernel_facts
+    from perflex.compiled.nvidia.cubin import GpuCode
 
     found = []
     for program in code:
-        if program.gpu is None:
+        if not isinstance(program.gpu, GpuCode):
             return None
         scalars = [None if one.is_array else sizes.get(one.name) for one in program.arguments]
-        held = kernel_facts(program.gpu).private_bytes
+        held = program.gpu.facts.private_bytes
         try:
             runs, blocks = block_runs(program.gpu, scalars)
         except UnknownFlowError as error:
@@ -211,6 +215,8 @@ def described_totals(scop: Scop, sizes: Mapping[str, int], launch: int) -> Total
 def examples_for(code: Sequence[CompiledProgram]) -> tuple[str, ...]:
     """Return the identifiers that have a value for this code."""
     on_gpu = _is_for_gpu(code)
+    if any(isinstance(one.gpu, AmdCode) for one in code):
+        return tuple(_OF_BUILDS)
     found = tuple(f"f_code_{what}" for what in {**_COMMON, **(_OF_GPUS if on_gpu else _OF_CPUS)})
     return (*found, *_OF_BUILDS) if on_gpu else found
 
