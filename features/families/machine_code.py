@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from math import ceil, prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from perflex.compiled.amd import AmdCode
 from perflex.compiled.nvidia.classes import CLASSES, OF_ACCESSES
 from perflex.errors import FeatureError, UnsupportedKernelError
-from perflex.features.counting.private_memory import PrivateUse
+from perflex.features.counting.private_memory import PrivateUse, private_uses
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.counting.touched import Certainty
 from perflex.features.families.feature import Family, Remarks, any_of, kept
@@ -152,6 +153,38 @@ def gpu_launches(sizes: Mapping[str, int], code: Sequence[CompiledProgram]) -> l
         counts = issued_counts(runs, blocks)
         words = (counts.get(f"private_words_{way}", 0.0) for way in ("loaded", "stored"))
         found.append(GpuLaunch(blocks, runs, counts, PrivateUse(held, *words)))
+    return found
+
+
+def amd_private_uses(
+    scop: Scop, sizes: Mapping[str, int], code: Sequence[CompiledProgram] | None, sub_group_size: int
+) -> dict[int, PrivateUse] | None:
+    """Return the private memory of launches by their code for an AMD GPU; None where there is no such code.
+
+    An UnsupportedKernelError where how often code goes there is known neither of the code nor of the source's arrays.
+    """
+    if not any(isinstance(one.gpu, AmdCode) for one in code or ()):
+        return None
+    of_source, found = private_uses(scop, sizes, sub_group_size), {}
+    for number, (launch, program) in enumerate(zip(scop.launches, code or (), strict=True)):
+        if not isinstance(program.gpu, AmdCode) or program.gpu.facts.private_bytes == 0:
+            continue
+        facts, source = program.gpu.facts, of_source.get(number)
+        if facts.private_bytes is None or not (facts.moves.complete or source):
+            msg = (
+                f"the code of kernel {program.name!r} goes to memory of each work-item in loops or calls, and how "
+                "often cannot be counted; predict it without its code"
+            )
+            raise UnsupportedKernelError(msg, kernel=program.name)
+        groups = prod(program.gpu.groups)
+        sub_groups = groups * ceil(launch.group_size / sub_group_size)
+        met = float(counts_of(scop).barriers("local", number).evaluate(sizes)) / groups
+        loads, stores = (sub_groups * words for words in facts.moves.words(met / float(launch.repeats.evaluate(sizes))))
+        # What loops move that are not counted, the source tells of its arrays.
+        if source and not facts.moves.complete:
+            loads, stores = loads + source.loads, stores + source.stores
+        if loads or stores:
+            found[number] = PrivateUse(facts.private_bytes, loads, stores)
     return found
 
 

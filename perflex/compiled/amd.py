@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -21,6 +22,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class PrivateMoves:
+    """Words of four bytes that a work-item loads from its private memory and stores there, as if it took all branches.
+
+    Those outside of loops, and those of each iteration of the loop that has the barriers, with the barriers of both.
+    """
+
+    loads: int = 0
+    stores: int = 0
+    barriers: int = 0
+    looped_loads: int = 0
+    looped_stores: int = 0
+    looped_barriers: int = 0
+    # Whether no other loop and no call moves any.
+    complete: bool = True
+
+    def words(self, barriers: float) -> tuple[float, float]:
+        """Return what a work-item loads and stores that meets so many barriers."""
+        trips = (barriers - self.barriers) / self.looped_barriers if self.looped_barriers else 0.0
+        return self.loads + trips * self.looped_loads, self.stores + trips * self.looped_stores
+
+
+@dataclass(frozen=True)
 class AmdFacts:
     """What LLVM's metadata say of one kernel."""
 
@@ -31,6 +54,8 @@ class AmdFacts:
     private_bytes: int | None
     # That each work-item stores for want of registers.
     spill_bytes: int
+    # What its instructions move there.
+    moves: PrivateMoves
     # Local memory of a work-group that the code declares.
     local_bytes: int
     # Of its instructions, and of the data of the whole source.
@@ -71,6 +96,16 @@ _SAID = re.compile(
     r"^[^\n]*__hip_cuid_[^\n]*",
     re.DOTALL | re.MULTILINE,
 )
+_BLOCK = re.compile(r"^(?=\.LBB\d+_\d+:|; %bb\.\d+:)", re.MULTILINE)
+# Of a block that begins a loop its own name, of others in a loop that of its first block.
+_INNERMOST = re.compile(
+    r"^\.L(BB\d+_\d+):(?:[^\n]*\n[ ]+;)*[^\n]*=>[ ]*This (?:Inner )?Loop Header|in Loop: Header=(BB\d+_\d+)",
+    re.MULTILINE,
+)
+_PRIVATE = re.compile(r"^\s*(?:buffer|scratch)_(load|store)_(\w+)", re.MULTILINE)
+# Of instructions that move more than one, by the end of their names.
+_WORDS = {"dwordx2": 2, "dwordx3": 3, "dwordx4": 4, "b64": 2, "b96": 3, "b128": 4}
+_BARRIER, _CALL = re.compile(r"^\s*s_barrier\b", re.MULTILINE), re.compile(r"^\s*s_swappc_b64\b", re.MULTILINE)
 _NUMBERED = re.compile(r"\.L(BB|func_end)\d+")
 
 
@@ -83,29 +118,52 @@ def facts_of(assembly: str) -> list[AmdFacts]:
     listed = found[1].partition("amdhsa.kernels:")[2].partition("\namdhsa.")[0]
     kernels = [dict(_ENTRY.findall(f"    {part}")) for part in _KERNEL.split(listed)[1:]]
     code = assembly[: found.start()]
-    return [_facts(one, code, {each["name"] for each in kernels}) for one in kernels]
+    return [_facts(one, code) for one in kernels]
 
 
-def _facts(entry: dict[str, str], code: str, kernels: set[str]) -> AmdFacts:
+def _facts(entry: dict[str, str], code: str) -> AmdFacts:
     lacking = [name for name in ("name", "vgpr_count", "private_segment_fixed_size") if name not in entry]
     if lacking:
         msg = f"LLVM's metadata have no .{lacking[0]}"
         raise ValueError(msg)
     name = entry["name"]
+    body = next((each[0] for each in _FUNCTION.finditer(code) if each["name"] == name), None)
+    if body is None:
+        msg = f"the assembly has no function {name}"
+        raise ValueError(msg)
     known = entry.get("uses_dynamic_stack", "false") == "false"
     return AmdFacts(
         name,
         int(entry["vgpr_count"]),
         int(entry["private_segment_fixed_size"]) if known else None,
         4 * int(entry.get("vgpr_spill_count", 0)),
+        _private_moves(body),
         int(entry.get("group_segment_fixed_size", 0)),
-        hashlib.sha256(_alone(code, name, kernels - {name}).encode()).hexdigest(),
+        hashlib.sha256(_alone(code, name, called=_CALL.search(body) is not None).encode()).hexdigest(),
     )
 
 
-def _alone(code: str, name: str, others: set[str]) -> str:
-    """Return assembly without other kernels, and without what says nothing of the code."""
-    code = _FUNCTION.sub(lambda each: "" if each["name"] in others else each[0], _SAID.sub("", code))
+def _private_moves(body: str) -> PrivateMoves:
+    """Return what a kernel's instructions move: those of buffers and of scratch, for global memory has others."""
+    # By the first block of the innermost loop around; "" outside of loops.
+    found: dict[str, Counter[str]] = {"": Counter()}
+    for block in _BLOCK.split(body):
+        inside = next((own or around for own, around in _INNERMOST.findall(block)), "")
+        counts = found.setdefault(inside, Counter())
+        counts["barriers"] += len(_BARRIER.findall(block))
+        for way, kind in _PRIVATE.findall(block):
+            counts[f"{way}s"] += next((words for ending, words in _WORDS.items() if kind.startswith(ending)), 1)
+    once = found.pop("")
+    looped = [each for each in found.values() if each["barriers"]]
+    moving = [each for each in found.values() if each["loads"] or each["stores"]]
+    complete = all(each is looped[0] for each in moving) if len(looped) == 1 else not moving
+    in_loop = {f"looped_{name}": count for name, count in looped[0].items()} if complete and looped else {}
+    return PrivateMoves(**once, **in_loop, complete=complete and _CALL.search(body) is None)
+
+
+def _alone(code: str, name: str, *, called: bool) -> str:
+    """Return assembly without other functions, but where some are called, and without what says nothing of the code."""
+    code = _FUNCTION.sub(lambda each: each[0] if called or each["name"] == name else "", _SAID.sub("", code))
     code = re.sub(rf"\b{re.escape(name)}\b", "kernel", _NUMBERED.sub(r".L\1", code))
     return "\n".join(line for line in code.splitlines() if line.strip())
 
@@ -127,7 +185,7 @@ _ELSEWHERE = (
     "opt/rocm*/amdgcn/bitcode", "opt/rocm*/lib/llvm/lib/clang/*/lib/amdgcn/bitcode", "usr/lib/*/amdgcn/bitcode",
     "usr/lib*/clang/*/amdgcn/bitcode", "usr/lib*/amdgcn/bitcode", "usr/amdgcn/bitcode",
 )  # fmt: skip
-_VERSION, _GFX = re.compile(r"clang version (\d+)[^\n]*"), re.compile(r"gfx(\d+)([0-9a-f])([0-9a-f])")
+_VERSION = re.compile(r"clang version (\d+)[^\n]*")
 _CURE = (
     "install ROCm, or clang and its libraries (apt install clang-19 rocm-device-libs); HIP_CLANG_PATH and "
     "HIP_DEVICE_LIB_PATH name other folders of theirs"
@@ -219,7 +277,6 @@ def compile_amd(source: str, language: str, architecture: str, options: tuple[st
 @contextmanager
 def _complete(compiler: AmdCompiler, architecture: str) -> Iterator[Path]:
     """Give libraries that know the architecture's number: of older ones, with a file that has it."""
-    generation, *step = _GFX.fullmatch(architecture).groups()
     name = f"oclc_isa_version_{architecture.removeprefix('gfx')}.bc"
     if (compiler.libraries / name).is_file():
         yield compiler.libraries
@@ -227,7 +284,8 @@ def _complete(compiler: AmdCompiler, architecture: str) -> Iterator[Path]:
     with TemporaryDirectory(prefix="perflex-") as folder:
         for path in compiler.libraries.glob("*.bc"):
             Path(folder, path.name).symlink_to(path)
-        number = 1000 * int(generation) + 100 * int(step[0], 16) + int(step[1], 16)
+        # Generation, minor and stepping, as in LLVM's libraries: 9010 of gfx90a.
+        number = 1000 * int(architecture[3:-2]) + 100 * int(architecture[-2], 16) + int(architecture[-1], 16)
         text = f"const __constant int __oclc_ISA_version = {number};"
         words = [compiler.path, *_LANGUAGES["opencl"], "-nogpulib", "-emit-llvm", "-c", "-o", f"{folder}/{name}", "-"]
         subprocess.run(words, input=text.encode(), capture_output=True, check=True, timeout=_LIMIT_S)  # noqa: S603 - clang

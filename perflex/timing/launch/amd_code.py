@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from perflex.compiled.amd import AmdCode, AmdCompiled, AmdFacts, amd_compiler, compile_amd
+from perflex.compiled.amd import AmdCode, AmdCompiled, AmdFacts, PrivateMoves, amd_compiler, compile_amd
 from perflex.compiled.program import CompiledProgram
 from perflex.errors import MeasurementError
 from perflex.timing.launch.cuda_code import argument_of, why_not
@@ -36,7 +36,8 @@ class AmdCompilation:
         """Return what was compiled before of the same text; None where nothing is kept."""
         found = kept(self.place)
         with suppress(KeyError, TypeError):
-            return AmdCompiled(tuple(AmdFacts(**one) for one in found["kernels"]), found["log"])
+            kernels = ({**one, "moves": PrivateMoves(**one["moves"])} for one in found["kernels"])
+            return AmdCompiled(tuple(AmdFacts(**one) for one in kernels), found["log"])
         return None
 
     def keep(self, made: AmdCompiled) -> None:
