@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.compiled.amd import AmdCode
 from perflex.compiled.nvidia.classes import CLASSES, OF_ACCESSES
 from perflex.errors import FeatureError, UnsupportedKernelError
 from perflex.features.counting.private_memory import PrivateUse, private_uses
@@ -68,7 +67,7 @@ def _code_value(scop: Scop, sizes: Sizes, target: Target, what: str) -> float:
     if any(np.ndim(sizes[name]) for name in scop.parameters):
         raise _error(scop, f"f_code_{what}", "is read from the code for one tuple of sizes; give numbers, not arrays")
     on_gpu = _is_for_gpu(code)
-    if any(isinstance(one.gpu, AmdCode) for one in code):
+    if any(one.runtime == "hip" for one in code):
         raise _error(scop, f"f_code_{what}", "is not read of code for AMD's GPUs; leave it out")
     if what not in (_OF_GPUS if on_gpu else _OF_CPUS) and what not in _COMMON:
         why = f"is known of code for {'a CPU' if on_gpu else 'an NVIDIA GPU'} only; leave it out"
@@ -163,8 +162,10 @@ def amd_private_uses(
 
     An UnsupportedKernelError where how often code goes there is known neither of the code nor of the source's arrays.
     """
-    if not any(isinstance(one.gpu, AmdCode) for one in code or ()):
+    if not any(one.runtime == "hip" for one in code or ()):
         return None
+    from perflex.compiled.amd import AmdCode
+
     of_source, found = private_uses(scop, sizes, sub_group_size), {}
     for number, (launch, program) in enumerate(zip(scop.launches, code or (), strict=True)):
         if not isinstance(program.gpu, AmdCode) or program.gpu.facts.private_bytes == 0:
@@ -248,7 +249,7 @@ def described_totals(scop: Scop, sizes: Mapping[str, int], launch: int) -> Total
 def examples_for(code: Sequence[CompiledProgram]) -> tuple[str, ...]:
     """Return the identifiers that have a value for this code."""
     on_gpu = _is_for_gpu(code)
-    if any(isinstance(one.gpu, AmdCode) for one in code):
+    if any(one.runtime == "hip" for one in code):
         return tuple(_OF_BUILDS)
     found = tuple(f"f_code_{what}" for what in {**_COMMON, **(_OF_GPUS if on_gpu else _OF_CPUS)})
     return (*found, *_OF_BUILDS) if on_gpu else found

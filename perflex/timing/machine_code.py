@@ -144,7 +144,8 @@ class _Compilers:
         return self._pool.submit(self._code, one)
 
     def _code(self, one: Compilation | AmdCompilation) -> tuple[CompiledProgram, ...]:
-        found = one.kept()
+        # What a kind of compilation keeps it takes itself.
+        found: Any = one.kept()
         if found is None:
             found = self._compiled(one)
             one.keep(found)

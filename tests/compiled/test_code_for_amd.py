@@ -1,19 +1,12 @@
-"""What LLVM's assembly text says of kernels for AMD's GPUs, and what counts take of it."""
+"""What LLVM's assembly text says of kernels for AMD's GPUs, and which compiler is taken."""
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
-from perflex import load_machine, source_kernel
 from perflex.compiled import amd
-from perflex.compiled.amd import AmdCode, AmdCompiled, PrivateMoves, facts_of
-from perflex.compiled.program import CompiledProgram
-from perflex.errors import EnvironmentSetupError, FeatureError, MeasurementError, UnsupportedKernelError
-from perflex.features import Target, extract_scop, parse_feature
-from perflex.features.families.machine_code import amd_private_uses, examples_for
-from perflex.features.sized_kernel import sized_kernels
-from perflex.timing.launch import amd_code, kept_code
+from perflex.compiled.amd import AmdCode, PrivateMoves, facts_of
+from perflex.errors import EnvironmentSetupError
 
 # Of clang 19.1.7 for gfx906, without most of its instructions and remarks.
 TILES = """\
@@ -80,18 +73,6 @@ amdhsa.version:
 ...
 	.end_amdgpu_metadata
 """
-SOURCE = """
-kernel void tiles(global float *x, int n) {
-  local float tile[128];
-  float sum = 0;
-  for (int k = 0; k < n; k++) {
-    tile[get_local_id(0)] = x[128 * k + get_local_id(0)];
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int j = 0; j < 128; j++) sum += tile[j];
-    barrier(CLK_LOCAL_MEM_FENCE);
-  }
-  x[get_global_id(0)] = sum;
-}"""
 
 
 def moves(text):
@@ -155,65 +136,6 @@ def test_equal_code_has_one_digest_whatever_its_names():
 def test_other_text_is_no_zero(before, after, message):
     with pytest.raises(ValueError, match=message):
         facts_of(TILES.replace(before, after))
-
-
-def compilation(monkeypatch, tmp_path):
-    monkeypatch.setattr(kept_code, "own_cache", lambda: tmp_path)
-    monkeypatch.setattr(amd_code, "amd_compiler", lambda _: amd.AmdCompiler("clang", tmp_path, "none"))
-    kernel = source_kernel(SOURCE, "tiles", local=128, groups=4, language="opencl")
-    (job,) = sized_kernels([(kernel, {"n": 10})])
-    return job, amd_code.amd_compilation(job, "gfx906")
-
-
-def test_kernels_take_what_their_code_says(monkeypatch, tmp_path):
-    job, one = compilation(monkeypatch, tmp_path)
-    assert one.arguments[1:3] == ("opencl", "gfx906")
-    made = AmdCompiled(tuple(facts_of(TILES)), "")
-    assert one.kept() is None
-    one.keep(made)
-    assert one.kept() == made == AmdCompiled(**{**asdict(made), "kernels": made.kernels})
-    code = one.code(made)
-    built = Target(code=code).built
-    assert (built.registers, built.private_bytes, built.spill_bytes, built.local_bytes) == (6, 8, 4, 512)
-    assert examples_for(code) == ("f_registers", "f_private_bytes", "f_spill_bytes", "f_local_bytes")
-    # Two sub-groups in each of four work-groups, and a load for every two of the barriers.
-    scop = extract_scop(job.translation_unit, job.sizes)
-    (use,) = amd_private_uses(scop, {"n": 10}, code, 64).values()
-    assert (use.bytes_per_item, use.loads, use.stores) == (8, 80, 8)
-    # They are part of the volumes, and registers of the residency.
-    target = Target(64, load_machine("MI50"))
-    value = {name: parse_feature(name).value for name in ("f_peak_l1", "f_occupancy", "f_code_loads")}
-    with_code = replace(target, code=code)
-    assert value["f_peak_l1"](scop, {"n": 10}, with_code) > value["f_peak_l1"](scop, {"n": 10}, target)
-    many = replace(code[0].gpu, facts=replace(code[0].gpu.facts, registers=128))
-    fewer = replace(target, code=(replace(code[0], gpu=many),))
-    assert value["f_occupancy"](scop, {"n": 10}, fewer) == 8 / 40 < value["f_occupancy"](scop, {"n": 10}, with_code)
-    with pytest.raises(FeatureError, match="not read of code for AMD's GPUs"):
-        value["f_code_loads"](scop, {"n": 10}, with_code)
-
-
-def test_private_memory_that_nobody_counts_is_refused(monkeypatch, tmp_path):
-    job, one = compilation(monkeypatch, tmp_path)
-    scop = extract_scop(job.translation_unit, job.sizes)
-    for text in (TILES.replace("ds_read_b32", "scratch_load_b32"), TILES.replace("stack: false", "stack: true")):
-        code = one.code(AmdCompiled(tuple(facts_of(text)), ""))
-        with pytest.raises(UnsupportedKernelError, match=r"how often cannot be counted"):
-            amd_private_uses(scop, {"n": 10}, code, 64)
-    assert amd_private_uses(scop, {"n": 10}, None, 64) is None
-    assert amd_private_uses(scop, {"n": 10}, (CompiledProgram("tiles", "pocl", (), ()),), 64) is None
-
-
-def test_a_kernel_is_found_by_its_name_or_alone(monkeypatch, tmp_path):
-    _, one = compilation(monkeypatch, tmp_path)
-    (facts,) = facts_of(TILES)
-    other = replace(facts, name="_Z5tilesPfi")
-    assert one.code(AmdCompiled((other, facts), ""))[0].gpu.facts == facts
-    assert one.code(AmdCompiled((other,), ""))[0].gpu.facts == other
-    with pytest.raises(MeasurementError, match="several kernels, _Z5tilesPfi, k; write 'tiles' extern"):
-        one.code(AmdCompiled((other, replace(facts, name="k")), ""))
-    with pytest.raises(MeasurementError, match=r"does not compile for gfx906: 1:1: error: no"):
-        one.code(AmdCompiled((), "1:1: error: no\nnote"))
-    assert json.dumps(asdict(facts))
 
 
 def test_without_a_compiler_the_cure_is_told(monkeypatch, tmp_path):

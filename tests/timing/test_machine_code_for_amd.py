@@ -4,9 +4,9 @@ import loopy as lp
 import pytest
 
 from perflex import Calibration, machine_code, source_kernel, with_code
-from perflex.compiled.amd import amd_compiler
 from perflex.errors import EnvironmentSetupError
 from perflex.features import Target
+from perflex.timing import machine_code as module
 from perflex.timing.launch import kept_code
 from perflex.timing.results import MeasurementFailure
 
@@ -44,7 +44,7 @@ def scaled(by, **more):
 def _empty_cache(monkeypatch, tmp_path):
     monkeypatch.setattr(kept_code, "own_cache", lambda: tmp_path)
     try:
-        amd_compiler("gfx906")
+        module.amd_compiler("gfx906")
     except EnvironmentSetupError as missing:
         pytest.skip(missing.message)
 
