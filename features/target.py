@@ -67,9 +67,7 @@ class Target:
         programs = [one.gpu for one in self.code or () if one.gpu is not None]
         if self.resources is not None or not programs:
             return self.resources
-        from perflex.compiled.nvidia.cubin import kernel_facts
-
-        facts = [(kernel_facts(one), one.spill_bytes) for one in programs]
+        facts = [(one.facts, one.spill_bytes) for one in programs]
         return most_of(Resources(one.registers, one.private_bytes, spilt, one.local_bytes) for one, spilt in facts)
 
     def need_machine(self, feature: str = "") -> Machine:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from math import ceil, prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perflex.compiled.nvidia.classes import CLASSES, OF_ACCESSES
 from perflex.errors import FeatureError, UnsupportedKernelError
-from perflex.features.counting.private_memory import PrivateUse
+from perflex.features.counting.private_memory import PrivateUse, private_uses
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.counting.touched import Certainty
 from perflex.features.families.feature import Family, Remarks, any_of, kept
@@ -66,6 +67,8 @@ def _code_value(scop: Scop, sizes: Sizes, target: Target, what: str) -> float:
     if any(np.ndim(sizes[name]) for name in scop.parameters):
         raise _error(scop, f"f_code_{what}", "is read from the code for one tuple of sizes; give numbers, not arrays")
     on_gpu = _is_for_gpu(code)
+    if any(one.runtime == "hip" for one in code):
+        raise _error(scop, f"f_code_{what}", "is not read of code for AMD's GPUs; leave it out")
     if what not in (_OF_GPUS if on_gpu else _OF_CPUS) and what not in _COMMON:
         why = f"is known of code for {'a CPU' if on_gpu else 'an NVIDIA GPU'} only; leave it out"
         raise _error(scop, f"f_code_{what}", why)
@@ -94,10 +97,11 @@ def _is_for_gpu(code: Sequence[CompiledProgram]) -> bool:
 
 def _gpu_counts(sizes: Mapping[str, int], code: tuple[CompiledProgram, ...], *, accesses: bool) -> dict[str, float]:
     from perflex.compiled.nvidia.counts import launch_counts
+    from perflex.compiled.nvidia.cubin import GpuCode
 
     found: dict[str, float] = defaultdict(float)
     for program in code:
-        if program.gpu is not None:
+        if isinstance(program.gpu, GpuCode):
             scalars = [None if one.is_array else sizes.get(one.name) for one in program.arguments]
             for name, count in launch_counts(program.gpu, scalars, accesses=accesses).items():
                 found[name] += count
@@ -127,14 +131,14 @@ def gpu_launches(sizes: Mapping[str, int], code: Sequence[CompiledProgram]) -> l
     """
     from perflex.compiled.control_flow import UnknownFlowError
     from perflex.compiled.nvidia.counts import block_runs, issued_counts
-    from perflex.compiled.nvidia.cubin import kernel_facts
+    from perflex.compiled.nvidia.cubin import GpuCode
 
     found = []
     for program in code:
-        if program.gpu is None:
+        if not isinstance(program.gpu, GpuCode):
             return None
         scalars = [None if one.is_array else sizes.get(one.name) for one in program.arguments]
-        held = kernel_facts(program.gpu).private_bytes
+        held = program.gpu.facts.private_bytes
         try:
             runs, blocks = block_runs(program.gpu, scalars)
         except UnknownFlowError as error:
@@ -148,6 +152,40 @@ def gpu_launches(sizes: Mapping[str, int], code: Sequence[CompiledProgram]) -> l
         counts = issued_counts(runs, blocks)
         words = (counts.get(f"private_words_{way}", 0.0) for way in ("loaded", "stored"))
         found.append(GpuLaunch(blocks, runs, counts, PrivateUse(held, *words)))
+    return found
+
+
+def amd_private_uses(
+    scop: Scop, sizes: Mapping[str, int], code: Sequence[CompiledProgram] | None, sub_group_size: int
+) -> dict[int, PrivateUse] | None:
+    """Return the private memory of launches by their code for an AMD GPU; None where there is no such code.
+
+    An UnsupportedKernelError where how often code goes there is known neither of the code nor of the source's arrays.
+    """
+    if not any(one.runtime == "hip" for one in code or ()):
+        return None
+    from perflex.compiled.amd import AmdCode
+
+    of_source, found = private_uses(scop, sizes, sub_group_size), {}
+    for number, (launch, program) in enumerate(zip(scop.launches, code or (), strict=True)):
+        if not isinstance(program.gpu, AmdCode) or program.gpu.facts.private_bytes == 0:
+            continue
+        facts, source = program.gpu.facts, of_source.get(number)
+        if facts.private_bytes is None or not (facts.moves.complete or source):
+            msg = (
+                f"the code of kernel {program.name!r} goes to memory of each work-item in loops or calls, and how "
+                "often cannot be counted; predict it without its code"
+            )
+            raise UnsupportedKernelError(msg, kernel=program.name)
+        groups = prod(program.gpu.groups)
+        sub_groups = groups * ceil(launch.group_size / sub_group_size)
+        met = float(counts_of(scop).barriers("local", number).evaluate(sizes)) / groups
+        loads, stores = (sub_groups * words for words in facts.moves.words(met / float(launch.repeats.evaluate(sizes))))
+        # What loops move that are not counted, the source tells of its arrays.
+        if source and not facts.moves.complete:
+            loads, stores = loads + source.loads, stores + source.stores
+        if loads or stores:
+            found[number] = PrivateUse(facts.private_bytes, loads, stores)
     return found
 
 
@@ -211,6 +249,8 @@ def described_totals(scop: Scop, sizes: Mapping[str, int], launch: int) -> Total
 def examples_for(code: Sequence[CompiledProgram]) -> tuple[str, ...]:
     """Return the identifiers that have a value for this code."""
     on_gpu = _is_for_gpu(code)
+    if any(one.runtime == "hip" for one in code):
+        return tuple(_OF_BUILDS)
     found = tuple(f"f_code_{what}" for what in {**_COMMON, **(_OF_GPUS if on_gpu else _OF_CPUS)})
     return (*found, *_OF_BUILDS) if on_gpu else found
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from perflex.features.counting.scop_counts import counts_of
 from perflex.features.families.feature import kept
-from perflex.features.families.machine_code import GpuLaunch, gpu_launches
+from perflex.features.families.machine_code import GpuLaunch, amd_private_uses, gpu_launches
 from perflex.features.gpu.volume_estimate import estimate_volumes, require_gpu
 from perflex.features.gpu.volume_result import Volumes
 from perflex.features.gpu.waves import Filling, fillings
@@ -65,8 +65,11 @@ class MachineRun:
     def volumes(self) -> Volumes:
         """Return the data volumes; zero for a kernel that accesses no memory."""
         given: dict[str, Any] = {"registers": self.target.registers_per_item, "caches": self.target.caches}
+        target = self.target
         if self.code is not None:
             given["private"] = {number: one.private for number, one in enumerate(self.code) if one.private.loads}
+        else:
+            given["private"] = amd_private_uses(self.scop, self.sizes, target.code, target.sub_group_size)
         return self._kept("volumes", lambda: estimate_volumes(self.scop, self.sizes, self.machine, **given))
 
     @property

@@ -18,6 +18,7 @@ import numpy as np
 
 from perflex.errors import MissingSizeError, PerflexError, UnsupportedKernelError
 from perflex.features.from_source.copies import replace
+from perflex.features.from_source.cuda_as_hip import hip_text
 from perflex.features.from_source.formulas import read_formula
 from perflex.features.from_source.integers import constant
 from perflex.features.from_source.kernel_text import kernel_text
@@ -72,22 +73,24 @@ class SourceLaunch:
 
 @dataclass(frozen=True)
 class SourceProgram:
-    """What compiling a kernel for an NVIDIA GPU takes.
+    """What compiling a kernel for a GPU takes.
 
-    `text` is CUDA C++. An argument is its name, what it is (``"array"``, ``"scalar"``, ``"other"``), and a scalar's
-    type by numpy's name.
+    An argument is its name, what it is (``"array"``, ``"scalar"``, ``"other"``), and a scalar's type by numpy's name.
     """
 
     name: str
+    language: Literal["opencl", "cuda", "hip"]  # Of the text
     text: str
     arguments: tuple[tuple[str, str, str], ...]
     groups: tuple[int, ...]
 
 
-def source_program(kernel: SourceKernel, sizes: Mapping[str, Any], label: str) -> SourceProgram:
-    """Return what compiling a kernel takes, whatever it reaches."""
+def source_program(
+    kernel: SourceKernel, sizes: Mapping[str, Any], label: str, compiler: Literal["nvrtc", "clang"]
+) -> SourceProgram:
+    """Return what compiling a kernel takes, whatever it reaches: NVRTC knows CUDA C++, clang OpenCL C and HIP."""
     with ISL_LOCK:
-        return _Launching(kernel, sizes, label).program()
+        return _Launching(kernel, sizes, label).program(compiler)
 
 
 def source_launch(kernel: SourceKernel, sizes: Mapping[str, Any], label: str) -> SourceLaunch:
@@ -149,14 +152,19 @@ class _Launching:
             by_data=by_data,
         )
 
-    def program(self) -> SourceProgram:
+    def program(self, compiler: Literal["nvrtc", "clang"]) -> SourceProgram:
         """Return what compiling takes."""
         own = self._kernel
-        if own.language == "hip":
-            raise self._refuse("it is written in HIP, which is only counted and predicted")
-        text = cuda_text(own) if own.language == "opencl" else kernel_text(own)
+        language: Literal["opencl", "cuda", "hip"] = "cuda"
+        if compiler == "clang":
+            language = "opencl" if own.language == "opencl" else "hip"
+            text = kernel_text(own) if language == "opencl" else hip_text(own, self._name())
+        elif own.language == "hip":
+            raise self._refuse("it is written in HIP, which is compiled for AMD's GPUs only")
+        else:
+            text = cuda_text(own) if own.language == "opencl" else kernel_text(own)
         arguments = tuple((name, *_passed(kind)) for name, kind in self._declared.items())
-        return SourceProgram(self._name(), text, arguments, tuple(map(self._number, own.groups)))
+        return SourceProgram(self._name(), language, text, arguments, tuple(map(self._number, own.groups)))
 
     def _refuse(self, cause: str) -> UnsupportedKernelError:
         msg = f"{self._kernel.path.name}: kernel {self._kernel.name!r} cannot be launched: {cause}"

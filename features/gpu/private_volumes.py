@@ -24,7 +24,7 @@ _ROUNDS = 30
 _WITHOUT_L1 = (5.0, 7.0)
 
 
-def private_volumes(use: PrivateUse, items: int, machine: Machine) -> ArrayVolumes:
+def private_volumes(use: PrivateUse, items: float, machine: Machine) -> ArrayVolumes:
     """Return the volumes of a run of a launch of which each compute unit holds so many work-items at once."""
     word = _WORD_BYTES * machine.need("sub_group_size")
     held = use.bytes_per_item * items

@@ -102,7 +102,7 @@ def estimate_volumes(
     _check_offsets(scop, given)
     # Guards may leave nothing of a launch that has accesses, and loops of the host may not come to it.
     launches = [(n, one) for n, one in accessing_launches(scop, sizes) if launch_instances(one) and one.repeats]
-    resident = [launch_residency(scop, n, sizes, machine, registers).groups_per_unit for n, _ in launches]
+    resident = [launch_residency(scop, n, sizes, machine, registers) for n, _ in launches]
     layout = current_layout(machine, given)
     before = beforehand(scop, sizes, [one for _, one in launches], layout, warm=caches != "cold")
     found = [
@@ -112,7 +112,7 @@ def estimate_volumes(
     if private is None:
         private = private_uses(scop, sizes, int(machine.need("sub_group_size")))
     own = {
-        n: private_volumes(private[n], held * scop.launches[n].group_size, machine)
+        n: private_volumes(private[n], held.groups_per_unit * scop.launches[n].group_size, machine)
         for (n, _), held in zip(launches, resident, strict=True)
         if n in private
     }

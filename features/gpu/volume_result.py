@@ -72,7 +72,7 @@ class Volumes:
     arrays: Mapping[str, ArrayVolumes]
     total: ArrayVolumes
     # Work-groups that a compute unit holds at once; of several launches, in the one that takes most waves.
-    resident_groups: int
+    resident_groups: float
     # Waves of all launches, of work-groups in which anything runs. Of several launches, the rest are means over waves.
     waves: float
     # Statement instances of a wave, on average.
@@ -105,7 +105,7 @@ class Volumes:
         """What it is of, and what fills the machine."""
         caches = f" (caches {self.caches})" if self.caches else ""
         return (
-            f"{self.kernel} on {self.machine}{caches}: {self.resident_groups} resident work-groups per compute unit, "
+            f"{self.kernel} on {self.machine}{caches}: {self.resident_groups:g} resident work-groups per compute unit, "
             f"{self.waves:.4g} waves; oversubscription of L1 {self.oversub_l1:.3g}, of L2 {self.oversub_l2:.3g}"
         )
 

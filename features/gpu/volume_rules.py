@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import inf, lcm, prod, sqrt
+from math import ceil, inf, lcm, prod, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +42,7 @@ from perflex.features.gpu.volume_result import ArrayVolumes, Volumes
 from perflex.features.gpu.waves import Waves, waves_of
 from perflex.features.gpu.work_group_kinds import launch_instances, whole_grid
 from perflex.machines.machine import Machine
+from perflex.machines.residency import Residency
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -233,7 +234,7 @@ def as_volumes(
     over: Oversubscription,
     least: Mapping[str, int] | None = None,
     *,
-    resident: int,
+    resident: float,
     units: int,
 ) -> Volumes:
     """Return the result of one launch, yet without the name of the machine.
@@ -276,7 +277,7 @@ def current_layout(machine: Machine, offsets: dict[str, int]) -> Layout:
 
 
 def current_volumes(
-    launch: ResolvedLaunch, machine: Machine, resident: int, offsets: dict[str, int], before: Beforehand
+    launch: ResolvedLaunch, machine: Machine, held: Residency, offsets: dict[str, int], before: Beforehand
 ) -> Volumes:
     """Return the volumes of one launch, of which a compute unit holds so many work-groups.
 
@@ -285,9 +286,9 @@ def current_volumes(
     """
     lines = Lines.of(machine)
     lines = replace(lines, period=lcm(l1_period(machine), lines.line))
-    units = int(machine.need("compute_units"))
+    units, resident = int(machine.need("compute_units")), held.groups_per_unit
     l1, l2 = machine.need("l1_bytes"), machine.need("l2_effective_bytes")
-    waves = waves_of(launch, resident * units, full_y_set=False)
+    waves = waves_of(launch, held.wave_groups, full_y_set=False)
     layout = current_layout(machine, offsets)
     parts = Parts.of(launch, whole_grid(launch, lines.line), waves, layout, lines, offsets, l1_cycles(machine))
     group, volumes = parts.group, parts.wave
@@ -308,7 +309,7 @@ def current_volumes(
     # What a wave touches at all is no less than what is between two of its loads.
     of_group = sum(group.compulsory.values()) / max(1, group.groups)
     below = Below(l2 if over.l2 > 1 else inf, units, load, of_group)
-    below_l1 = repeated_by_reuse(group, resident_reuse(launch, resident, l1, lines, offsets, below))
+    below_l1 = repeated_by_reuse(group, resident_reuse(launch, ceil(resident), l1, lines, offsets, below))
     wave_argument = footprint / sqrt(l2 * _L2_REFERENCE)
     # Section 4.5 fits no rate for the x set: the y set's serves both, where there is one.
     y_hit, z_hit = 1 - gompertz(_OVERLAP_MISS, over.l2_y), 1 - gompertz(_OVERLAP_MISS, over.l2_z)
@@ -324,7 +325,7 @@ def current_volumes(
     )
     found = as_volumes(launch, parts, below_l1, rates, over, before.load, resident=resident, units=units)
     # Work-groups in which nothing runs are part of no wave.
-    return replace(found, waves=group.groups / (resident * units))
+    return replace(found, waves=group.groups / held.wave_groups)
 
 
 def _loads_more_than(parts: Parts, least: Mapping[str, int]) -> bool:

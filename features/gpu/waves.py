@@ -319,9 +319,9 @@ class Filling:
     repeats: float  # how often it is launched
     groups: int
     sub_groups: int  # of each work-group
-    per_unit: int  # work-groups of the compute unit that has most: they are dealt out evenly
+    per_unit: float  # work-groups of the compute unit that has most: they are dealt out evenly
     waves: int  # that a compute unit runs one after the other, whole ones
-    resident: int  # work-groups of a compute unit in each wave at most
+    resident: float  # work-groups of a compute unit in each wave at most
     # share of all work that the compute unit with most work-groups does, times the number of compute units: 1 where all
     # have as many, more where some idle in the end
     on_busiest: float
@@ -330,14 +330,16 @@ class Filling:
 
 def fillings(scop: Scop, sizes: Mapping[str, int], machine: Machine, registers: int | None) -> list[Filling]:
     """Return how each launch that has work-groups fills the machine; errors as `launch_residency`."""
-    units, lanes = (int(machine.need(name)) for name in ("compute_units", "sub_group_size"))
-    schedulers = machine.parts_per_unit
+    lanes, together = int(machine.need("sub_group_size")), machine.units_per_group or 1
+    # Compute units, or several that share work-groups.
+    units, schedulers = int(machine.need("compute_units")) // together, together * machine.parts_per_unit
     found = []
     for number, repeats, groups, held in launched(scop, sizes, machine, registers):
-        per_unit, sub_groups = ceil(groups / units), ceil(scop.launches[number].group_size / lanes)
-        share = per_unit * units / groups
-        mine = per_unit * sub_groups
+        most, sub_groups = ceil(groups / units), ceil(scop.launches[number].group_size / lanes)
+        share = most * units / groups
+        mine = most * sub_groups
         dealt = ceil(mine / schedulers) * schedulers / mine
+        per_unit = most / together
         waves, resident = ceil(groups / held.wave_groups), min(held.groups_per_unit, per_unit)
         found.append(Filling(number, repeats, groups, sub_groups, per_unit, waves, resident, share, share * dealt))
     return found

@@ -116,12 +116,12 @@ def _occupancy(case: Case) -> Iterator[Finding]:
             continue
         unit = "registers of each work-item" if by_registers else "B of local memory"
         what = (
-            f"{held.groups_per_unit} work-groups on a compute unit at once ({100 * held.occupancy:.0f} % of its "
+            f"{held.groups_per_unit:g} work-groups on a compute unit at once ({100 * held.occupancy:.0f} % of its "
             f"work-items), limited by {held.limit}"
         )
         cure = f"free {now - least} of {now} {unit} to hold one more"
         saving = case.saved(case.scop, least) if by_registers else case.saved(_with_less(case, number, least))
-        more = float(held.groups_per_unit + 1)
+        more = held.groups_per_unit + 1 / (machine.units_per_group or 1)
         yield Finding("occupancy", "", 1, what, cure, float(held.groups_per_unit), more, *saving)
 
 

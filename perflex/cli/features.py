@@ -41,7 +41,7 @@ def features(
         str,
         typer.Option(
             autocompletion=complete_device,
-            help="Build the kernel to read its code: for a device here, or 'machine': for --machine, a GPU of NVIDIA.",
+            help="Build the kernel to read its code: for a device here, or 'machine': for the GPU of --machine.",
         ),
     ] = "",
     lines: LinesOption = False,

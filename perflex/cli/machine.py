@@ -107,7 +107,7 @@ def _content(found: Machine) -> dict[str, object]:
         return {**as_json(part), "sources": own}
 
     return {
-        **picked(found, "name", "aliases", "vendor", "kind", "l1_rules"),
+        **picked(found, "name", "aliases", "vendor", "kind", "l1_rules", "target"),
         "facts": {
             name: {"value": value, "unit": FACTS[name].unit, "source": cited.get(name, "")}
             for name, value in found.known().items()

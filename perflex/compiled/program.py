@@ -12,6 +12,7 @@ from perflex.compiled.values import Pointer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from perflex.compiled.amd import AmdCode
     from perflex.compiled.elf import Function
     from perflex.compiled.nvidia.cubin import GpuCode
     from perflex.compiled.values import Place, Value
@@ -37,12 +38,12 @@ class CompiledProgram:
     """Machine code of one device program."""
 
     name: str
-    # ``"intel"`` or ``"pocl"``: who calls it; ``"cuda"`` for a GPU.
+    # ``"intel"`` or ``"pocl"``: who calls it; ``"cuda"`` or ``"hip"`` for a GPU.
     runtime: str
     functions: tuple[Function, ...]
     arguments: tuple[Argument, ...]
     # Its code for a GPU; None for a CPU.
-    gpu: GpuCode | None = None
+    gpu: GpuCode | AmdCode | None = None
 
     @property
     def digest(self) -> str:

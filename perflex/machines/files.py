@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -61,6 +62,12 @@ class L1Rules(Entry, frozen=True):
     value: Literal["nvidia", "nvidia_volta", "amd_cdna2", "amd_rdna2", "sector_banks"]
 
 
+class CodeTarget(Entry, frozen=True):
+    """What LLVM compiles for, as ``gfx90a``."""
+
+    value: str
+
+
 class SourceEntry(Fields, frozen=True):
     """An entry of ``sources``."""
 
@@ -116,12 +123,14 @@ class MachineFile(Fields, frozen=True, kw_only=True):
     sources: dict[str, SourceEntry]
     facts: dict[str, Quantity]
     l1_rules: L1Rules | None = None
+    target: CodeTarget | None = None
     levels: tuple[Level, ...] = ()
     memory_streams: tuple[Stream, ...] = ()
     ceilings: dict[str, Quantity] = msgspec.field(default_factory=dict)
 
 
 FORMAT = "perflex-machine/1"
+_TARGET = re.compile(r"gfx\d+[0-9a-f]{2}")
 # Names that results use for what is no cache.
 _NO_CACHE = ("mem", "memory")
 
@@ -147,8 +156,12 @@ class _Reader:
             msg = f"a name without blanks around it must stand here, not {file.name!r}"
             raise self._top.error(msg, "name")
         facts = {name: self._fact(name, entry) for name, entry in file.facts.items()}
-        if file.l1_rules is not None:
-            self._origins["l1_rules"] = self._source(file.l1_rules, "l1_rules")
+        for name, word in (("l1_rules", file.l1_rules), ("target", file.target)):
+            if word is not None:
+                self._origins[name] = self._source(word, name)
+        if file.target is not None and not _TARGET.fullmatch(file.target.value):
+            msg = f"LLVM's name of a GPU must stand here, such as gfx90a, not {file.target.value!r}"
+            raise self._top.error(msg, "target", "value")
         levels = self._levels(file.levels)
         streams = tuple(self._stream(stream, place) for place, stream in enumerate(file.memory_streams))
         for name, cause in _contradictions(file.kind, facts):
@@ -159,6 +172,7 @@ class _Reader:
             vendor=file.vendor,
             kind=file.kind,
             l1_rules=None if file.l1_rules is None else file.l1_rules.value,
+            target=None if file.target is None else file.target.value,
             **facts,
             levels=levels,
             memory_streams=streams,

@@ -206,6 +206,11 @@ class Machine:
         Limits on resident work-items and work-groups of a compute unit, and on a work-group.
     compute_capability
         NVIDIA's version of the hardware's abilities, as 9.0: what code is compiled for.
+    target
+        AMD's name of the same by LLVM, as ``"gfx90a"``.
+    units_per_group
+        Compute units over which a work-group's sub-groups are spread, with local memory in common; None for one. Two on
+        RDNA (work-group processor mode).
     schedulers_per_unit
         Sub-groups' arithmetic instructions that a compute unit starts per cycle: one by each scheduler, or two where
         it has two dispatch units.
@@ -262,6 +267,7 @@ class Machine:
     vendor: str = ""
     kind: str = "gpu"
     l1_rules: str | None = None
+    target: str | None = None
     compute_units: int | None = _fact("1", kinds=KINDS)
     clock_hz: float | None = _fact("Hz", whole=False, kinds=KINDS)
     sub_group_size: int | None = _fact("work-item")
@@ -283,6 +289,7 @@ class Machine:
     max_groups_per_unit: int | None = _fact("work-group")
     max_items_per_group: int | None = _fact("work-item")
     compute_capability: float | None = _fact("1", whole=False)
+    units_per_group: int | None = _fact("1")
     schedulers_per_unit: int | None = _fact("1")
     register_files_per_unit: int | None = _fact("1")
     registers_per_unit: int | None = _fact("register")
@@ -411,7 +418,8 @@ class Machine:
         facts: list[Sequence[Any]] = [
             (name, *in_natural_unit(value, FACTS[name].unit), self._cited(name)) for name, value in self.known().items()
         ]
-        facts += [("l1_rules", self.l1_rules, "", self._cited("l1_rules"))] if self.l1_rules else []
+        words = (("l1_rules", self.l1_rules), ("target", self.target))
+        facts += [(name, word, "", self._cited(name)) for name, word in words if word]
         levels = [
             (*(getattr(level, column.name) for column in _LEVELS[:-1]), self._cited(level.name))
             for level in self.levels

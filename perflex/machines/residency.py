@@ -69,8 +69,8 @@ def resources_in_log(log: str) -> Mapping[str, Resources]:
 class Residency:
     """Work-groups of one kernel on one compute unit."""
 
-    # Work-groups that a compute unit holds at once.
-    groups_per_unit: int
+    # Work-groups that a compute unit holds at once; halves where two units hold them together.
+    groups_per_unit: float
     # What allows no more: ``"work-items"``, ``"work-groups"``, ``"local memory"`` or ``"registers"``.
     limit: str
     # Resident sub-groups as a fraction of the most that a compute unit can hold.
@@ -90,15 +90,17 @@ def residency(
     size = int(machine.need("sub_group_size"))
     # A compute unit has slots for whole sub-groups, which a partly filled one takes as well.
     sub_groups = ceil(items_per_group / size)
-    most = int(machine.need("max_items_per_unit")) // size
-    limits = {"work-items": most // sub_groups, "work-groups": int(machine.need("max_groups_per_unit"))}
+    # Units that hold work-groups together do so with all that they have.
+    units = machine.units_per_group or 1
+    most = units * int(machine.need("max_items_per_unit")) // size
+    limits = {"work-items": most // sub_groups, "work-groups": units * int(machine.need("max_groups_per_unit"))}
     if local_bytes:
         # The device gives local memory in steps, and keeps a part of it for each work-group (1 KiB on Ampere).
         step = machine.local_granularity_bytes or 1
         taken = ceil((local_bytes + (machine.local_reserved_bytes or 0)) / step) * step
-        limits["local memory"] = int(machine.need("local_bytes")) // taken
+        limits["local memory"] = units * int(machine.need("local_bytes")) // taken
     if registers_per_item:
-        limits["registers"] = _sub_groups_by_registers(machine, registers_per_item, size) // sub_groups
+        limits["registers"] = units * _sub_groups_by_registers(machine, registers_per_item, size) // sub_groups
     # `min` keeps the first of equal limits, so their order above is the order of the reasons that are told.
     limit = min(limits, key=lambda name: limits[name])
     groups = limits[limit]
@@ -108,7 +110,9 @@ def residency(
             "make work-groups smaller"
         )
         raise WorkGroupTooLargeError(msg, machine=machine.name, fact=limit)
-    return Residency(groups, limit, groups * sub_groups / most, groups * int(machine.need("compute_units")))
+    each = groups / units if groups % units else groups // units
+    wave = groups * (int(machine.need("compute_units")) // units)
+    return Residency(each, limit, groups * sub_groups / most, wave)
 
 
 def _sub_groups_by_registers(machine: Machine, registers_per_item: int, size: int) -> int:

@@ -38,10 +38,10 @@ def with_code(
     machine: str | Path | Machine | None = None,
     run: RunOptions | None = None,
 ) -> Variants:
-    """Compile the variants that are predicted best for a GPU of NVIDIA's, and predict them by their code.
+    """Compile the variants that are predicted best for a GPU of NVIDIA's or AMD's, and predict them by their code.
 
-    Registers, private memory and instructions are then those of the code. Since code may put others first, this goes on
-    until so many of the best are compiled. Nothing is run, and the GPU need not be there.
+    Registers, private memory and, of NVIDIA's, instructions are then those of the code. Since code may
+    put others first, this goes on until so many of the best are compiled. Nothing is run; the GPU need not be there.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def with_code(
     ------
     CalibrationError
         `count` is negative, or none of the variants compiles.
-    MachineError, MissingExtraError
+    MachineError, MissingExtraError, EnvironmentSetupError
         As of `machine_code`; and the errors of `rank`.
     """
     if count < 0:

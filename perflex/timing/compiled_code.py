@@ -204,11 +204,15 @@ def _keep(job: SizedKernel, device: Device, options: TimingOptions, programs: tu
                 for function in one.functions
             ],
             "arguments": [[argument.name, argument.size, argument.is_array] for argument in one.arguments],
-            "gpu": None if one.gpu is None else {**asdict(one.gpu), "cubin": base64.b64encode(one.gpu.cubin).decode()},
+            "gpu": _content(one.gpu) if isinstance(one.gpu, GpuCode) else None,
         }
         for one in programs
     ]
     keep(path, content)
+
+
+def _content(code: GpuCode) -> dict[str, Any]:
+    return {**asdict(code), "cubin": base64.b64encode(code.cubin).decode()}
 
 
 def _program(entry: dict[str, Any]) -> CompiledProgram:

@@ -8,38 +8,43 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from perflex.child_process import AskedProcess, ChildLostError
+from perflex.compiled.amd import amd_compiler
 from perflex.compiled.nvidia.cubin import compiler_of
-from perflex.errors import MeasurementError, MissingExtraError, PerflexError
+from perflex.errors import MachineError, MeasurementError, MissingExtraError, PerflexError
 from perflex.features.sized_kernel import sized_kernels
 from perflex.machines.files import load_machine
 from perflex.progress import progress_shown
-from perflex.timing.launch.cuda_code import architecture_of, compilation
+from perflex.timing.launch.amd_code import amd_compilation
+from perflex.timing.launch.cuda_code import compilation
 from perflex.timing.results import MeasurementFailure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from perflex.compiled.nvidia.cubin import Compiled
     from perflex.compiled.program import CompiledProgram
     from perflex.features.sized_kernel import SizedKernel
     from perflex.machines.machine import Machine
     from perflex.progress import Progress
+    from perflex.timing.launch.amd_code import AmdCompilation
     from perflex.timing.launch.cuda_code import Compilation
 
 Outcome: TypeAlias = "tuple[CompiledProgram, ...] | MeasurementFailure"
 _LIMIT_S = 600.0
+# How names of AMD's architectures begin.
+_AMD = "gfx"
 _WORDS = ("-P", "-W", "ignore", "-m", "perflex.timing.isolation.compiler")
 
 
 def machine_code(
     kernels: Sequence[Any], machine: str | Path | Machine, progress: bool | Progress | None = None
 ) -> list[Outcome]:
-    """Compile kernels for a GPU of NVIDIA's that need not be there.
+    """Compile kernels for a GPU of NVIDIA's or AMD's that need not be there.
 
-    Many kernels are compiled by a process for each core. Code stays in perflex's cache folder, by source text, options,
-    architecture and compiler. Kernels in OpenCL C are compiled as CUDA C++, as close as that comes to what a driver's
-    compiler makes of them.
+    Many kernels are compiled by a process for each core. What comes of it stays in perflex's cache folder, by source
+    text, options, architecture and compiler. For NVIDIA's GPUs, kernels in OpenCL C are compiled as CUDA C++; for
+    AMD's, by LLVM's clang, those in CUDA C as HIP: as close as that comes to what a driver's compiler makes of them. Of
+    code for AMD's GPUs is kept what kernels take, but not their instructions.
 
     Parameters
     ----------
@@ -59,13 +64,15 @@ def machine_code(
     Raises
     ------
     MachineError
-        The machine is no GPU of NVIDIA's.
+        The machine is no GPU, or its file does not say what code is for.
     MissingExtraError
-        No compiler for it is installed (extra ``cuda-code``), or nothing that reads source code.
+        NVIDIA's compiler is not installed (extra ``cuda-code``), or nothing that reads source code.
+    EnvironmentSetupError
+        LLVM's compiler for AMD's GPUs is not installed.
     """
     architecture = architecture_of(load_machine(machine))
     # Without a compiler no kernel would compile.
-    compiler_of(architecture)
+    (amd_compiler if architecture.startswith(_AMD) else compiler_of)(architecture)
     jobs = sized_kernels(kernels)
     found: list[Outcome] = []
     with progress_shown(progress, "compile:") as report, _Compilers(architecture) as compilers:
@@ -82,6 +89,19 @@ def machine_code(
             except PerflexError as error:
                 found.append(MeasurementFailure(job.label, error.message, "prepare", error))
     return found
+
+
+def architecture_of(machine: Machine) -> str:
+    """Return what code is compiled for on a machine, as ``"sm_90"`` or ``"gfx90a"``."""
+    if machine.kind == "gpu" and machine.target is not None:
+        return machine.target
+    if machine.kind == "gpu" and machine.compute_capability is not None:
+        return f"sm_{machine.compute_capability:.1f}".replace(".", "")
+    msg = (
+        f"code is compiled for GPUs of NVIDIA and AMD, and machine {machine.name} says of neither what it is compiled "
+        "for; give a machine file that states compute_capability or target"
+    )
+    raise MachineError(msg, machine=machine.name)
 
 
 def _tell(report: Progress | None, begun: Sequence[Future[Any]], total: int, job: SizedKernel) -> None:
@@ -115,26 +135,28 @@ class _Compilers:
     def begin(self, job: SizedKernel) -> Future[tuple[CompiledProgram, ...]]:
         """Generate a kernel's code, and have it compiled if it was not before."""
         try:
-            one = compilation(job, self._architecture)
+            make = amd_compilation if self._architecture.startswith(_AMD) else compilation
+            one = make(job, self._architecture)
         except PerflexError as error:
             failed: Future[tuple[CompiledProgram, ...]] = Future()
             failed.set_exception(error)
             return failed
         return self._pool.submit(self._code, one)
 
-    def _code(self, one: Compilation) -> tuple[CompiledProgram, ...]:
-        found = one.kept()
+    def _code(self, one: Compilation | AmdCompilation) -> tuple[CompiledProgram, ...]:
+        # What a kind of compilation keeps it takes itself.
+        found: Any = one.kept()
         if found is None:
             found = self._compiled(one)
             one.keep(found)
         return one.code(found)
 
-    def _compiled(self, one: Compilation) -> Compiled:
+    def _compiled(self, one: Compilation | AmdCompilation) -> Any:
         try:
             process = self._taken()
-            found: Compiled = process.ask(one.request, _LIMIT_S)
+            found = process.ask((one.make, one.arguments), _LIMIT_S)
         except (OSError, ChildLostError) as error:
-            msg = f"{one.label}: NVIDIA's compiler gave nothing: {error}"
+            msg = f"{one.label}: the compiler gave nothing: {error}"
             raise MeasurementError(msg, kernel=one.label) from error
         self._idle.append(process)
         return found

@@ -127,7 +127,7 @@ def judge(space, machine, others, arguments, pool):
             rows[f"trees ({other.gpu})"] = trees(found, elsewhere, seconds)
             break
     took = {"counted_s": counted - begun}
-    if arguments.compile and machine.compute_capability:
+    if arguments.compile and (machine.compute_capability or machine.target):
         compiled = with_code(found, calibration, min(arguments.compile, len(found)), machine=machine, run=run)
         took["compiled_s"] = time.perf_counter() - counted
         mine = times_of(compiled)

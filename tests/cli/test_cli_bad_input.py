@@ -86,7 +86,7 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex prune' predic
         ("features at_once.py:make", "at_once.py, line 2: KeyError: 'mine'"),
         (f"features {MATMUL}:naive n=16 -f f_waves", "f_waves needs a machine"),
         (f"features {MATMUL}:naive n=16 --code machine", "give --machine NAME"),
-        (f"features {MATMUL}:naive n=16 --code machine --machine MI210", "for NVIDIA's GPUs only"),
+        (f"features {MATMUL}:naive n=16 --code machine --machine rome", "code is compiled for GPUs of NVIDIA and AMD"),
         (f"features {MATMUL}:naive n=16 --machine H200 -f f_code_cycles", "known of code for a CPU only"),
         (f"features {MATMUL}:naive n=16 -f f_code_barriers", "--code machine --machine NAME"),
         # Source code

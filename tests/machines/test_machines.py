@@ -95,7 +95,12 @@ def test_shipped_machines_have_consistent_facts_with_sources(name):
     if machine.kind == "cpu":
         assert machine.levels
         return
-    assert machine.sources.keys() == {*machine.known(), *(["l1_rules"] if machine.l1_rules else [])}
+    words = {name for name in ("l1_rules", "target") if getattr(machine, name)}
+    assert machine.sources.keys() == {*machine.known(), *words}
+    # What code is compiled for.
+    if machine.vendor == "AMD":
+        assert machine.target
+        assert not machine.compute_capability
     assert not machine.levels
     for fact in ESTIMATED_WITH:
         assert machine.need(fact) > 0
@@ -163,6 +168,11 @@ def test_whose_rules_the_first_cache_follows(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(MINIMAL + "l1_rules: {value: amd_cdna2, source: sheet}\n")
     assert load_machine(path).need_l1_rules() == "amd_cdna2"
+    path.write_text(MINIMAL + "target: {value: gfx90a, source: sheet}\n")
+    assert load_machine(path).target == "gfx90a"
+    path.write_text(MINIMAL + "target: {value: sm_90, source: sheet}\n")
+    with pytest.raises(FileFormatError, match=r"field target\.value: LLVM's name of a GPU must stand here"):
+        load_machine(path)
     path.write_text(MINIMAL + "l1_rules: {value: intel, source: sheet}\n")
     with pytest.raises(FileFormatError, match=r"field l1_rules\.value: it must be one of"):
         load_machine(path)
@@ -325,6 +335,11 @@ def test_stated_registers_come_before_those_of_the_build():
         ("MI210", 256, 65536, None, 1, "local memory"),
         ("W7800", 64, 0, 96, 16, "work-items"),
         ("W7800", 64, 0, 97, 12, "registers"),
+        # Two compute units hold work-groups together: three by 128 KiB, and one of 32 sub-groups by 8 in each of four
+        # register files.
+        ("W6600", 256, 40 * 1024, None, 1.5, "local memory"),
+        ("W7800", 1024, 0, 192, 0.5, "registers"),
+        ("W6600", 1024, 0, 64, 1, "work-items"),
     ],
 )
 def test_residency(name, items, local, registers, groups, limit):

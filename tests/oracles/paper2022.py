@@ -55,7 +55,7 @@ def paper_cycles(addresses, itemsize):
 
 
 def paper_volumes(launch, machine, resident, offsets):
-    """Return the volumes of one launch by the rules of the paper; arguments as `current_volumes`."""
+    """Return the volumes of one launch by the rules of the paper; `resident` work-groups are on a compute unit."""
     lines = Lines.of(machine)
     units, capacity = int(machine.need("compute_units")), machine.need("l2_effective_bytes")
     waves = waves_of(launch, resident * units, full_y_set=True, edges=False)

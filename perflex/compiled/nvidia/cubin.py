@@ -54,6 +54,11 @@ class GpuCode:
     # That each work-item stores for want of registers, as the assembler tells; None where it does not.
     spill_bytes: int | None = None
 
+    @property
+    def facts(self) -> KernelFacts:
+        """What the cubin says of it."""
+        return kernel_facts(self)
+
     @cached_property
     def digest(self) -> str:
         """Equal for kernels that compile to the same code and are launched alike, whatever their sources say."""

@@ -1,4 +1,4 @@
-"""Process that compiles CUDA C++ as it is asked to: NVRTC may crash or hang there, and several work at once."""
+"""Process that compiles as it is asked to: a compiler may crash or hang there, and several work at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from perflex.child_process import end_with_parent
-from perflex.compiled.nvidia.cubin import compile_cuda
 
 
 def main(descriptor: int) -> None:
@@ -18,10 +17,10 @@ def main(descriptor: int) -> None:
     with Connection(descriptor) as connection:
         while True:
             try:
-                request = connection.recv()
+                make, arguments = connection.recv()
             except (EOFError, ConnectionResetError):
                 return
-            connection.send(compile_cuda(*request))
+            connection.send(make(*arguments))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from perflex.compiled.nvidia.cubin import Compiled, GpuCode, compile_cuda, compiler_of
 from perflex.compiled.program import Argument, CompiledProgram
-from perflex.errors import MachineError, MeasurementError
+from perflex.errors import MeasurementError
 from perflex.machines.residency import resources_in_log
 from perflex.timing.launch.kept_code import keep, kept, place_of
 from perflex.timing.launch.plan import size_launch
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perflex.features.sized_kernel import SizedKernel
-    from perflex.machines.machine import Machine
     from perflex.timing.launch.plan import Code, SizedLaunch
 
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")
@@ -30,23 +29,16 @@ ADDED = ("-ftz=true",)
 _MESSAGE_LINES = 4
 
 
-def architecture_of(machine: Machine) -> str:
-    """Return what code is compiled for on a machine, as ``"sm_90"``."""
-    if machine.kind != "gpu" or "nvidia" not in machine.vendor.lower():
-        msg = f"code is compiled for NVIDIA's GPUs only, not for {machine.name}; name a machine that is one"
-        raise MachineError(msg, machine=machine.name)
-    return f"sm_{machine.need('compute_capability'):.1f}".replace(".", "")
-
-
 @dataclass(frozen=True)
 class Compilation:
     """A kernel to be compiled, with what NVRTC is given and the file where what comes of it is kept."""
 
     label: str
-    request: tuple[str, str, tuple[str, ...], tuple[str, ...]]
+    arguments: tuple[str, str, tuple[str, ...], tuple[str, ...]]
     place: Path
     programs: Sequence[tuple[str, tuple[str, ...]]]
     launch: SizedLaunch
+    make = staticmethod(compile_cuda)
 
     def kept(self) -> Compiled | None:
         """Return what was compiled before of the same text; None where nothing is kept."""
@@ -61,25 +53,23 @@ class Compilation:
 
     def code(self, compiled: Compiled) -> tuple[CompiledProgram, ...]:
         """Return the code of its device programs; a MeasurementError where it does not compile."""
-        architecture = self.request[1]
+        architecture = self.arguments[1]
         if not compiled.cubin:
-            lines = [line.strip() for line in compiled.log.splitlines() if "error" in line][:_MESSAGE_LINES]
-            msg = f"{self.label}: does not compile for {architecture}: {' | '.join(lines)}"
-            raise MeasurementError(msg, kernel=self.label, log=compiled.log)
+            raise why_not(self.label, architecture, compiled.log)
         told = resources_in_log(compiled.log)
         found = []
         for (name, arguments), grid in zip(self.programs, self.launch.grids, strict=True):
             entry = compiled.names.get(name, name)
             spilt = told[entry].spill_bytes if entry in told else None
             gpu = GpuCode(architecture, compiled.cubin, entry, grid.groups, grid.work_group, spilt)
-            given = tuple(_argument(self.launch, argument) for argument in arguments)
+            given = tuple(argument_of(self.launch, argument) for argument in arguments)
             found.append(CompiledProgram(name, "cuda", (), given, gpu))
         return tuple(found)
 
 
 def compilation(job: SizedKernel, architecture: str) -> Compilation:
     """Return what compiling a kernel takes; errors as `compile_plan_of`."""
-    plan = compile_plan_of(job)
+    plan, _ = compile_plan_of(job, "nvrtc")
     launch = size_launch(plan, job.sizes, job.label)
     names = [(program.name, program.argument_names) for program in plan.programs]
     return _compilation(plan.code, names, launch, architecture, job.label)
@@ -89,8 +79,8 @@ def _compilation(
     code: Code, programs: Sequence[tuple[str, tuple[str, ...]]], launch: SizedLaunch, architecture: str, label: str
 ) -> Compilation:
     added = () if any(option.startswith("-ftz=") for option in code.options) else ADDED
-    request = code.source, architecture, (*OPTIONS, *added, *code.options), code.kernels
-    return Compilation(label, request, place_of(*request, compiler_of(architecture).version), programs, launch)
+    arguments = code.source, architecture, (*OPTIONS, *added, *code.options), code.kernels
+    return Compilation(label, arguments, place_of(*arguments, compiler_of(architecture).version), programs, launch)
 
 
 def cuda_programs(
@@ -104,11 +94,19 @@ def compiled_here(one: Compilation) -> tuple[CompiledProgram, ...]:
     """Compile in this process what is not kept, and return the code."""
     found = one.kept()
     if found is None:
-        found = compile_cuda(*one.request)
+        found = one.make(*one.arguments)
         one.keep(found)
     return one.code(found)
 
 
-def _argument(launch: SizedLaunch, name: str) -> Argument:
+def why_not(label: str, architecture: str, log: str) -> MeasurementError:
+    """Return what a compiler says of a kernel that it does not compile."""
+    lines = [line.strip() for line in log.splitlines() if "error" in line][:_MESSAGE_LINES]
+    msg = f"{label}: does not compile for {architecture}: {' | '.join(lines)}"
+    return MeasurementError(msg, kernel=label, log=log)
+
+
+def argument_of(launch: SizedLaunch, name: str) -> Argument:
+    """Return an argument of a program that is launched."""
     scalar = launch.scalars.get(name)
     return Argument(name, 8, is_array=True) if scalar is None else Argument(name, scalar.dtype.itemsize, is_array=False)

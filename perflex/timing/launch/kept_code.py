@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Part of every key: counts what changes in how code is read or kept.
-_SCHEME = 3
+_SCHEME = 4
 _KEPT_S = 30 * 86400
 
 

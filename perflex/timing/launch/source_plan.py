@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -55,28 +55,32 @@ def plan_of(job: SizedKernel, api: Api) -> LaunchPlan:
     return _plan(kernel, launch)
 
 
-def compile_plan_of(job: SizedKernel) -> LaunchPlan:
-    """Return what compiling a kernel for an NVIDIA GPU takes; no more is asked of source code, nor launched so.
+def compile_plan_of(
+    job: SizedKernel, compiler: Literal["nvrtc", "clang"]
+) -> tuple[LaunchPlan, Literal["opencl", "cuda", "hip"]]:
+    """Return what compiling a kernel takes, and its language; no more is asked of source code, nor launched so.
 
     Raises
     ------
     MeasurementError
-        No code can be generated, or it cannot be written in CUDA C++.
+        No code can be generated, or it cannot be written in what the compiler knows.
     MissingSizeError
         A size has no value.
     """
     kernel = job.translation_unit
     if not isinstance(kernel, SourceKernel):
-        return plan_launch(kernel, "cuda")
+        api: Api = "cuda" if compiler == "nvrtc" else "opencl"
+        return plan_launch(kernel, api), api
     try:
-        found = source_program(kernel, job.sizes, job.label)
+        found = source_program(kernel, job.sizes, job.label, compiler)
     except UnsupportedKernelError as error:
         msg = f"{job.label}: {error.message}"
         raise MeasurementError(msg, kernel=job.label) from error
     scalars = {name: np.dtype(dtype) for name, kind, dtype in found.arguments if kind == "scalar"}
     names = tuple(name for name, *_ in found.arguments)
     of_language = _OPENCL_OPTIONS if kernel.language == "opencl" else ()
-    return LaunchPlan(
+    of_nvrtc = (*_CUDA_OPTIONS, *of_language) if compiler == "nvrtc" else ()
+    plan = LaunchPlan(
         name=kernel.name,
         source=found.text,
         programs=(DeviceProgram(found.name, names, found.groups, kernel.local),),
@@ -86,9 +90,10 @@ def compile_plan_of(job: SizedKernel) -> LaunchPlan:
         local_bytes=0,
         assumptions=None,
         most_elements=_MOST_ELEMENTS,
-        options=(*_CUDA_OPTIONS, *of_language, *(f"-I{folder}" for folder in kernel.folders)),
+        options=(*of_nvrtc, *(f"-I{folder}" for folder in kernel.folders)),
         written=True,
     )
+    return plan, found.language
 
 
 def names_taken(job: SizedKernel, api: Api) -> tuple[str, ...]:
