@@ -130,8 +130,9 @@ def gpu_launches(sizes: Mapping[str, int], code: Sequence[CompiledProgram]) -> l
     An UnsupportedKernelError where such code goes to private memory: without it a prediction would leave that out.
     """
     from perflex.compiled.control_flow import UnknownFlowError
+    from perflex.compiled.nvidia.classes import private_words
     from perflex.compiled.nvidia.counts import block_runs, issued_counts
-    from perflex.compiled.nvidia.cubin import GpuCode
+    from perflex.compiled.nvidia.cubin import GpuCode, disassembled
 
     found = []
     for program in code:
@@ -140,9 +141,9 @@ def gpu_launches(sizes: Mapping[str, int], code: Sequence[CompiledProgram]) -> l
         scalars = [None if one.is_array else sizes.get(one.name) for one in program.arguments]
         held = program.gpu.facts.private_bytes
         try:
-            runs, blocks = block_runs(program.gpu, scalars)
+            runs, blocks = block_runs(program.gpu, scalars, private=True)
         except UnknownFlowError as error:
-            if not held:
+            if not any(private_words(one) for one in disassembled(program.gpu)):
                 return None
             msg = (
                 f"the code of kernel {program.name!r} keeps {held} B of each work-item in memory, and how often they "

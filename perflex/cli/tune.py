@@ -9,7 +9,7 @@ import typer
 
 from perflex.cli.json_output import print_json
 from perflex.cli.options import SPACE_FILES, DeviceOption, JsonOption, MachineOption
-from perflex.cli.rank import SPACE_HELP, SPACE_WORDS, SeedOption, counting
+from perflex.cli.rank import SPACE_HELP, SPACE_WORDS, CompileOption, SeedOption, counting
 from perflex.cli.terminal import terminal_of
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def tune(
         Path | None,
         typer.Option(metavar="FILE", help="Known times to start from: of Kernel Tuner, T4, or a table (CSV)."),
     ] = None,
+    compiled: CompileOption = 0,
     check: Annotated[
         bool, typer.Option("--check", help="Leave out variants whose results differ from those of the first.")
     ] = False,
@@ -61,6 +62,7 @@ def tune(
     from perflex.cli.kernel_files import load_variants, require_sizes_of
     from perflex.cli.launches import is_launch
     from perflex.file_io import require_writable
+    from perflex.search.compiled_variants import with_code
     from perflex.search.tuner import SearchOptions
     from perflex.search.tuning import tune as searched
 
@@ -77,6 +79,9 @@ def tune(
     loaded: Calibration | None = None
     if machine is not None or not names_kernel(words[0]):
         loaded, words = read_calibration(words, machine, SPACE_FILES)
+    elif compiled:
+        msg = "--compile takes the variants that the calibration expects to be the best; give one, or --machine"
+        raise ArgumentError(msg)
     space, *sizes = words
     terminal, given = terminal_of(context), read_sizes(sizes)
     variants: Any = load_variants(space)
@@ -85,6 +90,8 @@ def tune(
         raise ArgumentError(msg, word=space)
     require_sizes_of(variants, given)
     with terminal.warnings_shown(doubts=False), counting(terminal, "tune:", variants) as run:
+        if compiled and loaded is not None:
+            variants = with_code(variants, loaded, compiled, given, machine=machine, run=run)
         found = searched(
             variants, given, calibration=loaded, device=device or None, machine=machine, options=options, run=run
         )

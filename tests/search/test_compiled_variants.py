@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from perflex import Calibration, machine_code, rank, source_kernel, with_code
+from perflex import Calibration, SearchOptions, machine_code, rank, source_kernel, tune, with_code
 from perflex.errors import CalibrationError, MissingExtraError
 from perflex.search.variant_space import VariantSpace
 
@@ -64,6 +64,18 @@ def test_source_and_code_agree_that_the_array_of_a_kept_loop_is_memory(calibrati
     of_source = found(calibration, {"whole": sums(16), "kept": sums(1)}, 0).predicted(calibration)
     assert slow > 3 * fast
     assert of_source[1] > 3 * of_source[0]
+
+
+def test_a_search_takes_what_is_compiled(calibration):
+    compiled = found(calibration, VariantSpace(sums, {"unroll": [1, 16]}), 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = tune(
+            compiled, {"n": 512}, calibration=calibration, machine="A100-40GB", options=SearchOptions(2),
+            measure=lambda proposal: 1.0 / proposal.settings["unroll"],
+        )  # fmt: skip
+    assert result.best.settings == {"unroll": 16}
+    assert result.space.code.keys() == {0, 1}
 
 
 def test_kernels_that_compile_alike_are_named_and_settings_are_measured_once(calibration):

@@ -100,6 +100,7 @@ class Code:
 
     loads: int
     gpu: None = None
+    runtime: str = "cuda"
 
 
 @pytest.fixture

@@ -107,6 +107,11 @@ def touches_memory(one: GpuInstruction) -> bool:
     return (one.name in _ACCESSES and "spills" not in names) or "barriers" in names
 
 
+def keeps_private(one: GpuInstruction) -> bool:
+    """Return whether an instruction accesses a work-item's own memory, or waits for others."""
+    return one.name in _PRIVATE_WORDS or "barriers" in classes_of(one)
+
+
 def is_access(one: GpuInstruction) -> bool:
     """Return whether an instruction accesses memory."""
     return one.name in _ACCESSES

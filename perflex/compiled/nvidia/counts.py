@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from perflex.compiled.control_flow import BlockFacts, Totals, UnknownFlowError, block_executions, loops_of
-from perflex.compiled.nvidia.classes import OF_ACCESSES, classes_of, is_access, private_words, unit_of
+from perflex.compiled.nvidia.classes import (
+    OF_ACCESSES,
+    classes_of,
+    is_access,
+    keeps_private,
+    private_words,
+    touches_memory,
+    unit_of,
+)
 from perflex.compiled.nvidia.cubin import INSTRUCTION_BYTES, GpuInstruction, disassembled, kernel_facts
 from perflex.compiled.nvidia.flow import blocks_of, sliced, ways_of
 from perflex.compiled.nvidia.spans import DATA, IDS, Mark, Split, id_between
@@ -20,7 +28,7 @@ from perflex.compiled.nvidia.values import Lane
 from perflex.compiled.nvidia.walks import Walks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -91,10 +99,14 @@ def issued_counts(runs: Sequence[float], blocks: Sequence[GpuBlock]) -> dict[str
 
 
 def block_runs(
-    code: GpuCode, scalars: Sequence[int | None], *, accesses: bool = False
+    code: GpuCode, scalars: Sequence[int | None], *, accesses: bool = False, private: bool = False
 ) -> tuple[list[float], tuple[GpuBlock, ...]]:
-    """Return how often all sub-groups of a launch run the blocks of a kernel, and the blocks; as `launch_counts`."""
-    executed = _Executions(_blocks(code, accesses=accesses), _constants(code, scalars), code.work_group)
+    """Return how often all sub-groups of a launch run the blocks of a kernel, and the blocks; as `launch_counts`.
+
+    `private`: exact are accesses of work-items' own memory; of others that data decide the shorter way counts, too.
+    """
+    certain = keeps_private if private else touches_memory
+    executed = _Executions(_blocks(code, accesses=accesses), _constants(code, scalars), code.work_group, certain)
     runs = np.zeros(len(executed.blocks))
     waiting = [_box("SR_CTAID", code.groups)]
     while waiting:
@@ -147,9 +159,13 @@ class _Executions:
     """How often each block runs, by the ways that work-items can take."""
 
     def __init__(
-        self, blocks: Sequence[GpuBlock], constants: Mapping[int, int | Mark], work_group: Sequence[int]
+        self,
+        blocks: Sequence[GpuBlock],
+        constants: Mapping[int, int | Mark],
+        work_group: Sequence[int],
+        certain: Callable[[GpuInstruction], bool],
     ) -> None:
-        self.blocks = blocks
+        self.blocks, self._certain = blocks, certain
         self._deciding = sliced(blocks)
         self._loops = loops_of(blocks)
         self._constants = constants
@@ -238,7 +254,9 @@ class _Executions:
     def _walks(self, ways: Ways) -> Walks:
         if ways.edges not in self._walking:
             costs = [one.cycles + one.counts["instructions"] for one in self.facts]
-            self._walking[ways.edges] = Walks(self.blocks, self._deciding, ways.edges, self._loops, costs)
+            self._walking[ways.edges] = Walks(
+                self.blocks, self._deciding, ways.edges, self._loops, costs, self._certain
+            )
         return self._walking[ways.edges]
 
     def runs(self, ways: Ways) -> NDArray[np.float64]:

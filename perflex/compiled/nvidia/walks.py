@@ -8,16 +8,16 @@ from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
 from perflex.compiled.control_flow import UnknownFlowError, dominators_of
-from perflex.compiled.nvidia.classes import touches_memory
 from perflex.compiled.nvidia.cubin import INSTRUCTION_BYTES
 from perflex.compiled.nvidia.flow import taken
 from perflex.compiled.nvidia.operands import changed_by
 from perflex.compiled.nvidia.spans import UNDESCRIBED, Mark, Split
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from perflex.compiled.control_flow import Loop
+    from perflex.compiled.nvidia.cubin import GpuInstruction
     from perflex.compiled.nvidia.flow import GpuBlock
     from perflex.compiled.nvidia.values import Lane
 
@@ -59,6 +59,8 @@ class Walks:
         The kernel's.
     costs
         What an execution of each block costs, for the shorter of two ways.
+    certain
+        Whether data must not decide if an instruction is executed.
     """
 
     def __init__(
@@ -68,8 +70,9 @@ class Walks:
         edges: Collection[tuple[int, int]],
         loops: Sequence[Loop],
         costs: Sequence[float],
+        certain: Callable[[GpuInstruction], bool],
     ) -> None:
-        self._blocks, self._deciding, self._costs = blocks, deciding, costs
+        self._blocks, self._deciding, self._costs, self._certain = blocks, deciding, costs, certain
         # Of each block, the loops that it lies in, by their places; outer ones come first.
         self._inside = [[place for place, loop in enumerate(loops) if n in loop.body] for n in range(len(blocks))]
         self._headers = [loop.header for loop in loops]
@@ -145,7 +148,7 @@ class Walks:
             msg = f"how often the loop of the jump at {place:#x} runs does not follow from sizes and ids"
             raise UnknownFlowError(msg)
         for one in (one for other in sorted(first ^ second) for one in self._blocks[other].instructions):
-            if touches_memory(one):
+            if self._certain(one):
                 # Of accesses behind a jump of their own, see `launch_counts`.
                 place = one.address & -INSTRUCTION_BYTES
                 msg = f"the data determine whether {one.name} at {place:#x} is executed"

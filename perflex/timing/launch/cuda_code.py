@@ -102,6 +102,9 @@ def compiled_here(one: Compilation) -> tuple[CompiledProgram, ...]:
 def why_not(label: str, architecture: str, log: str) -> MeasurementError:
     """Return what a compiler says of a kernel that it does not compile."""
     lines = [line.strip() for line in log.splitlines() if "error" in line][:_MESSAGE_LINES]
+    if any('class "cl_vec<' in line and "has no member" in line for line in lines):
+        # Before, its C++ has no structures without a name.
+        lines = ["OpenCL C with elements of vectors (.x, .s0) needs NVRTC 13 or newer, which is for sm_75 and newer"]
     msg = f"{label}: does not compile for {architecture}: {' | '.join(lines)}"
     return MeasurementError(msg, kernel=label, log=log)
 
