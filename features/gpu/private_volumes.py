@@ -1,8 +1,7 @@
 """Data volumes of work-items' own memory: private arrays in memory, and spilt registers.
 
 Words of neighbouring work-items lie beside each other: a sub-group moves one of each work-item in one wavefront. L1
-caches write through; those of Maxwell and Pascal keep none of this memory (NVIDIA, Maxwell Tuning Guide, unified
-L1/texture cache).
+caches write through.
 """
 
 from __future__ import annotations
@@ -20,17 +19,13 @@ PRIVATE = "private memory"
 """As what it is among the arrays of data volumes."""
 _WORD_BYTES = 4
 _ROUNDS = 30
-# Compute capabilities from the first on, before the second.
-_WITHOUT_L1 = (5.0, 7.0)
 
 
 def private_volumes(use: PrivateUse, items: float, machine: Machine) -> ArrayVolumes:
     """Return the volumes of a run of a launch of which each compute unit holds so many work-items at once."""
     word = _WORD_BYTES * machine.need("sub_group_size")
     held = use.bytes_per_item * items
-    capability = machine.compute_capability
-    in_l1 = capability is None or not _WITHOUT_L1[0] <= capability < _WITHOUT_L1[1]
-    beyond_l1 = miss_of_sweeps(held / machine.need("l1_bytes")) if in_l1 else 1.0
+    beyond_l1 = miss_of_sweeps(held / machine.need("l1_bytes")) if machine.l1_keeps_private else 1.0
     loads, stores = beyond_l1 * word * use.loads, word * use.stores
     beyond_l2 = miss_of_sweeps(held * machine.need("compute_units") / machine.need("l2_effective_bytes"))
     return ArrayVolumes(

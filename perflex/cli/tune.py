@@ -62,7 +62,6 @@ def tune(
     from perflex.cli.kernel_files import load_variants, require_sizes_of
     from perflex.cli.launches import is_launch
     from perflex.file_io import require_writable
-    from perflex.search.compiled_variants import with_code
     from perflex.search.tuner import SearchOptions
     from perflex.search.tuning import tune as searched
 
@@ -72,6 +71,7 @@ def tune(
         _read_promise(promise),
         seed=seed,
         measured={} if times is None else times,
+        compiled=compiled,
         answer=True if check else None,
     )
     if out is not None:
@@ -79,9 +79,6 @@ def tune(
     loaded: Calibration | None = None
     if machine is not None or not names_kernel(words[0]):
         loaded, words = read_calibration(words, machine, SPACE_FILES)
-    elif compiled:
-        msg = "--compile takes the variants that the calibration expects to be the best; give one, or --machine"
-        raise ArgumentError(msg)
     space, *sizes = words
     terminal, given = terminal_of(context), read_sizes(sizes)
     variants: Any = load_variants(space)
@@ -90,8 +87,6 @@ def tune(
         raise ArgumentError(msg, word=space)
     require_sizes_of(variants, given)
     with terminal.warnings_shown(doubts=False), counting(terminal, "tune:", variants) as run:
-        if compiled and loaded is not None:
-            variants = with_code(variants, loaded, compiled, given, machine=machine, run=run)
         found = searched(
             variants, given, calibration=loaded, device=device or None, machine=machine, options=options, run=run
         )

@@ -267,9 +267,7 @@ def compile_amd(source: str, language: str, architecture: str, options: tuple[st
     with _complete(compiler, architecture) as libraries:
         words = [*_LANGUAGES[language], f"-{'mcpu' if language == 'opencl' else '-offload-arch'}={architecture}"]
         words += [f"--rocm-device-lib-path={libraries}", "-O3", "-w", *options, "-S", "-o", "-", "-"]
-        done = subprocess.run(  # noqa: S603 - clang
-            [compiler.path, *words], input=source.encode(), capture_output=True, check=False, timeout=_LIMIT_S
-        )
+        done = _run([compiler.path, *words], source)
     log = done.stderr.decode("utf-8", "replace")
     return AmdCompiled(() if done.returncode else tuple(facts_of(done.stdout.decode("utf-8", "replace"))), log)
 
@@ -288,5 +286,15 @@ def _complete(compiler: AmdCompiler, architecture: str) -> Iterator[Path]:
         number = 1000 * int(architecture[3:-2]) + 100 * int(architecture[-2], 16) + int(architecture[-1], 16)
         text = f"const __constant int __oclc_ISA_version = {number};"
         words = [compiler.path, *_LANGUAGES["opencl"], "-nogpulib", "-emit-llvm", "-c", "-o", f"{folder}/{name}", "-"]
-        subprocess.run(words, input=text.encode(), capture_output=True, check=True, timeout=_LIMIT_S)  # noqa: S603 - clang
+        if _run(words, text).returncode:
+            msg = f"ROCm's libraries for devices in {compiler.libraries} do not know {architecture}; {_CURE}"
+            raise EnvironmentSetupError(msg)
         yield Path(folder)
+
+
+def _run(words: list[str], source: str) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(words, input=source.encode(), capture_output=True, check=False, timeout=_LIMIT_S)  # noqa: S603 - clang
+    except subprocess.TimeoutExpired as error:
+        msg = f"clang did not end within {_LIMIT_S:.0f} s; compile a smaller kernel, or leave the code out"
+        raise EnvironmentSetupError(msg) from error

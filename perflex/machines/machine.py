@@ -170,6 +170,7 @@ def _fact(unit: str, *, whole: bool = True, zero: bool = False, kinds: tuple[str
 # Compute capabilities whose compute units have 16 load/store units, and whose banks of local memory are half as fast.
 _FEWER_LOAD_STORE_UNITS = {7.5, 8.6, 8.7, 8.9}
 _HALF_LOCAL_MEMORY = {7.5}
+_VOLTA = 7
 
 
 @dataclass(frozen=True)
@@ -362,6 +363,11 @@ class Machine:
         if self.load_store_per_cycle is not None:
             return self.load_store_per_cycle
         return 16.0 if self.compute_capability in _FEWER_LOAD_STORE_UNITS else 32.0
+
+    @property
+    def l1_keeps_private(self) -> bool:
+        """Whether the first cache keeps work-items' own memory: not on Maxwell and Pascal (Maxwell Tuning Guide)."""
+        return self.compute_capability is None or not 5 <= self.compute_capability < _VOLTA
 
     @property
     def local_wavefronts_per_cycle(self) -> float:

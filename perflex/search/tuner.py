@@ -63,6 +63,8 @@ class SearchOptions:
     measured
         Times that are known before, in seconds by name, or a tuner's file that knows variants by their settings: what
         is learned starts from them, and they are not measured again.
+    compiled
+        So many of the variants that the calibration expects to be the fastest `tune` compiles first, as `with_code`.
     timing
         How `tune` times variants; by default with few trials, for most are told apart by more than noise.
     answer
@@ -85,6 +87,7 @@ class SearchOptions:
     first: int | None = None
     seed: int = 0
     measured: Measured = field(default_factory=dict)
+    compiled: int = 0
     timing: TimingOptions | None = None
     answer: Answer | None = None
     tolerance: float = 1e-3

@@ -26,6 +26,7 @@ from perflex.file_io import saving
 from perflex.isl import ISL_LOCK
 from perflex.machines.files import load_machine
 from perflex.progress import RunOptions, progress_shown
+from perflex.search.compiled_variants import with_code
 from perflex.search.counted_variants import Work, extract_space, variants_of
 from perflex.search.tuner import Proposal, SearchOptions, Tuner, TunerStep
 from perflex.search.variants import NotBuiltError, Space, Variants, built
@@ -237,10 +238,15 @@ def tune(
     if measure is not None and any(each is not None for each in (device, options.timing, options.answer)):
         msg = "your own function times variants; device=, timing= and answer= say where and how else; leave one out"
         raise CalibrationError(msg)
+    if options.compiled and calibration is None:
+        msg = "only what a calibration expects to be fast is compiled; give a calibration or a machine, or compile none"
+        raise CalibrationError(msg)
     begun = time.perf_counter()
     # Before minutes of counting, on which a device that is not there does not depend.
     chosen = None if measure is not None else _device(device, calibration, machine)
     found = _counted(variants, sizes, calibration or int(getattr(chosen, "sub_group_size", 32)), machine, run)
+    if calibration is not None and options.compiled:
+        found = with_code(found, calibration, options.compiled, machine=machine, run=run)
     if chosen is not None:
         chosen = _device(device, calibration, machine, [kernel_of(found.kernel(0))])
     spent = time.perf_counter() - begun
