@@ -79,6 +79,8 @@ def tune(
     loaded: Calibration | None = None
     if machine is not None or not names_kernel(words[0]):
         loaded, words = read_calibration(words, machine, SPACE_FILES)
+    elif compiled:
+        raise ArgumentError("--compile takes what a calibration expects to be fast; give one, or --machine")
     space, *sizes = words
     terminal, given = terminal_of(context), read_sizes(sizes)
     variants: Any = load_variants(space)

@@ -102,7 +102,7 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex prune' predic
         ("prune --machine A100-40GB my.cl n=4", "schema: perflex-source/1"),
         ("prune --machine A100-40GB my.cu:saxpy n=4", "schema: perflex-source/1"),
         ("tune --machine A100-40GB my.cl:saxpy n=4", "schema: perflex-source/1"),
-        ("tune space.yaml --compile 3", "only what a calibration expects to be fast is compiled"),
+        ("tune space.yaml --compile 3", "--compile takes what a calibration expects to be fast"),
         (
             "calibrate general_gpu --times t.csv --kernels my.cl --machine V100 -o new.yaml",
             "perflex.source_kernel('my.cl'",
