@@ -71,6 +71,22 @@ def test_nested_loops_multiply(architecture):
 
 
 @needs_tools
+def test_long_loops_are_left_by_calls_from_which_nothing_returns():
+    """So compilers for Ampere write jumps out of them; real functions return."""
+    body = (
+        "__shared__ float t[64]; float s = 0; for (int k = 0; k < n; k += 16) { "
+        "t[threadIdx.x] = x[k * 64 + threadIdx.x]; __syncthreads(); "
+        "\n#pragma unroll\nfor (int j = 0; j < 600; ++j) s = s * t[j & 63] + t[j * 7 & 63]; __syncthreads(); } "
+        "x[threadIdx.x] = s;"
+    )
+    code, _ = built(body, "sm_80")
+    assert any(one.name == "CALL" for one in disassembled(code))
+    found = every_count(code, [None, 48])
+    assert found["float32"] == 600 * 3 * 8
+    assert found["global_loads"] == found["barriers"] / 2 == 3 * 8
+
+
+@needs_tools
 @pytest.mark.parametrize("n", [1, 31, 33, 130, 250, 256])
 def test_a_guard_lets_those_sub_groups_pass_that_have_a_work_item_inside(n):
     code, _ = built("int i = blockIdx.x * 64 + threadIdx.x; if (i < n) x[i] = 1.0f;", "sm_90")

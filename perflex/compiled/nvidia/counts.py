@@ -103,10 +103,12 @@ def block_runs(
 ) -> tuple[list[float], tuple[GpuBlock, ...]]:
     """Return how often all sub-groups of a launch run the blocks of a kernel, and the blocks; as `launch_counts`.
 
-    `private`: exact are accesses of work-items' own memory; of others that data decide the shorter way counts, too.
+    `private`: exact are accesses of work-items' own memory, where loops have some these; of others that data decide the
+    shorter way counts, too.
     """
-    certain = keeps_private if private else touches_memory
-    executed = _Executions(_blocks(code, accesses=accesses), _constants(code, scalars), code.work_group, certain)
+    blocks = _blocks(code, accesses=accesses)
+    certain = _in_loops(blocks) if private else touches_memory
+    executed = _Executions(blocks, _constants(code, scalars), code.work_group, certain)
     runs = np.zeros(len(executed.blocks))
     waiting = [_box("SR_CTAID", code.groups)]
     while waiting:
@@ -117,6 +119,14 @@ def block_runs(
         else:
             runs += found * prod(last - first + 1 for first, last in box.values())
     return runs.tolist(), tuple(executed.blocks)
+
+
+def _in_loops(blocks: Sequence[GpuBlock]) -> Callable[[GpuInstruction], bool]:
+    """Return which instructions are barriers, or access work-items' own memory in loops; where none does, outside."""
+    inside = frozenset[int]().union(*(loop.body for loop in loops_of(blocks)))
+    held = {one.address for number in inside for one in blocks[number].instructions if private_words(one) is not None}
+    # What is outside runs once at most.
+    return lambda one: keeps_private(one) and (not held or one.address in held or private_words(one) is None)
 
 
 def _box(name: str, sides: Sequence[int]) -> Box:

@@ -46,7 +46,7 @@ class GpuCode:
     # As ``"sm_90"``.
     architecture: str
     # The ELF object with all kernels of the source.
-    cubin: bytes
+    cubin: bytes = field(repr=False)
     name: str
     # Work-groups of the launch, and work-items of a work-group, along each axis.
     groups: tuple[int, ...]

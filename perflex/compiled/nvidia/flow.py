@@ -47,6 +47,7 @@ def blocks_of(instructions: Sequence[GpuInstruction]) -> tuple[GpuBlock, ...]:
     """Return the basic blocks of a kernel that can be reached; the last one is empty and stands for its end."""
     end = len(instructions)
     places = {one.address: number for number, one in enumerate(instructions)}
+    instructions = _with_far_jumps(instructions, places)
     starts = {0, end}
     for number, one in enumerate(instructions):
         if _ends_block(one):
@@ -74,6 +75,31 @@ def blocks_of(instructions: Sequence[GpuInstruction]) -> tuple[GpuBlock, ...]:
         for first in sorted(reached - {end})
     ]
     return (*blocks, GpuBlock((), ()))
+
+
+def _with_far_jumps(instructions: Sequence[GpuInstruction], places: Mapping[int, int]) -> Sequence[GpuInstruction]:
+    """Return instructions with jumps in the place of calls from which nothing returns, as compilers leave loops."""
+    found = list(instructions)
+    for number, one in enumerate(instructions):
+        direct = one.name == "CALL" and "NOINC" in one.modifiers and one.operands[-1].startswith("0x")
+        if direct and not _returns(instructions, _target(one, places), places):
+            found[number] = replace(one, name="BRA", modifiers=())
+    return found
+
+
+def _returns(instructions: Sequence[GpuInstruction], start: int, places: Mapping[int, int]) -> bool:
+    """Return whether control may come from a place to the end of a function, those called on the way left out."""
+    seen, waiting, end = set[int](), [start], len(instructions)
+    while waiting:
+        number = waiting.pop()
+        if number == end or number in seen:
+            continue
+        seen.add(number)
+        if instructions[number].name == "RET":
+            return True
+        ends = _ends_block(instructions[number])
+        waiting += _followers(instructions[number], number + 1, end, places) if ends else [number + 1]
+    return False
 
 
 def sliced(blocks: Sequence[GpuBlock]) -> tuple[GpuBlock, ...]:
