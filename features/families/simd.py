@@ -193,12 +193,14 @@ def _operations(scop: Scop, nest: CountedNest, number: int, loops: list[int], up
         names = _names(_operation_class(operation.kind, operation.dtype), inside)
         registers = _registers(np.dtype(numpy_name(operation.dtype)).itemsize)
         yield Work(names, weight * operation.count, statement.domain, statement.launch, registers)
-    if statement.recurrence is not None and inside == "loop":
+    variable = "" if statement.recurrence is None else statement.recurrence.variable
+    mine = updates.get((nest.launch, sequential_loops(scop, statement)), {}).get(variable, [])
+    if statement.recurrence is not None and inside == "loop" and any(one is statement for one in mine):
         steps = sum(operation.count * _latency(operation) for operation in statement.recurrence.operations)
-        loop, variable = nest.around(number)[loops[-1] + 1], statement.recurrence.variable
+        loop = nest.around(number)[loops[-1] + 1]
         names, chain = _names("chain"), (f"{nest.launch} {loop.number}", variable)
         yield Work(names, weight * steps, statement.domain, nest.launch, chain=chain)
-        if updates[nest.launch, sequential_loops(scop, statement)][variable][0] is statement:
+        if mine[0] is statement:
             yield Work(names, -_OVERLAPPED * loop.weight, nest.entries(loop), nest.launch, chain=chain)
         if _stays_in_memory(scop, statement, nest.axes + loops[-1]):
             yield Work(_names("forward"), weight, statement.domain, nest.launch, chain=chain)

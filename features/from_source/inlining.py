@@ -32,7 +32,7 @@ class Inlining:
         if function.kind == "CXX_METHOD" and function.is_virtual_method():
             raise walk.refuse(f"which {function.spelling!r} is called is not known: it is virtual; call a function")
         for parameter, each in zip(function.parameters, given, strict=True):
-            walk.declared.add(parameter.key)
+            walk.declare(parameter.key)
             walk.variables[parameter.key] = self._expressions.converted(each, walk.types.read(parameter.type))
         line, file, before = walk.line, walk.file, walk.active
         kind = walk.types.read(function.result_type)

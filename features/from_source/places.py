@@ -346,9 +346,15 @@ class Places:
         chain = value.chains.get(variable)
         if self._walk.recorder.dry or self._walk.active.is_empty():
             return False
-        if chain and executed is not None and not executed.closed:
-            executed.updates, executed.chain = variable, chain
-            return True
+        if chain:
+            if not self._walk.is_carried(variable):
+                return executed is not None and not executed.closed
+            # What a function has returned was computed before.
+            if executed is None or executed.closed:
+                executed = self._walk.record()
+            if executed is not None:
+                executed.updates, executed.chain = variable, chain
+                return True
         if chain is None and not value.chains and is_float(value.dtype):
             executed = self._walk.record()
             if executed is not None and executed.updates is None:

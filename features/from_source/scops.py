@@ -330,4 +330,5 @@ def _is_linear(offset: Integer) -> bool:
 
 def _is_idle(executed: Executed) -> bool:
     """Return whether a statement does nothing."""
-    return not (executed.barrier or executed.accesses or any(executed.operations.values()) or executed.resets)
+    marked = executed.barrier or executed.updates or executed.resets
+    return not (marked or executed.accesses or any(executed.operations.values()))

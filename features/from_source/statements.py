@@ -103,7 +103,7 @@ class Statements:
     def _declarations(self, cursor: Node) -> None:
         for child in [cursor] if cursor.kind == "VAR_DECL" else cursor.children:
             if child.kind == "VAR_DECL":
-                self._walk.declared.add(child.key)
+                self._walk.declare(child.key)
                 self._walk.variables[child.key] = self._declared(child)
 
     def _behind_declared(self, cursor: Node) -> list[Node]:

@@ -148,6 +148,7 @@ class Walk:
     recorder: Recorder = field(default_factory=Recorder)
     variables: dict[Hashable, Value] = field(default_factory=dict)
     declared: set[Hashable] = field(default_factory=set)  # Variables that were declared, in a trial since it began
+    depths: dict[Hashable, int] = field(default_factory=dict)  # In how many loops variables were declared
     loops: list[Loop] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=lambda: [Frame()])
     guards: int = 0
@@ -459,6 +460,19 @@ class Walk:
                 split = Condition(self.active, each.active) if each.certain else Condition()
                 self.variables |= self._joined_parts(self.variables, each.variables, split)
             self.active = self.active.union(each.active).coalesce()
+
+    def declare(self, variable: Hashable) -> None:
+        """Note that a variable begins its life here."""
+        self.declared.add(variable)
+        self.depths[variable] = self._depth
+
+    def is_carried(self, variable: Hashable) -> bool:
+        """Return whether a variable keeps its value from one iteration of the innermost loop to the next."""
+        return self.depths.get(variable, 0) < self._depth
+
+    @property
+    def _depth(self) -> int:
+        return sum(not loop.is_switch for loop in self.loops)
 
     @contextmanager
     def trial(self, *, dry: bool = True) -> Iterator[Trial]:

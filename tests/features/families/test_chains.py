@@ -4,6 +4,7 @@ import loopy as lp
 import numpy as np
 import pytest
 
+from perflex import source_kernel
 from perflex.features import Target, extract_scop, parse_feature
 from perflex.features.instructions.instruction_counts import instructions_of, spared_tests
 from sample_kernels import make, matmul
@@ -51,6 +52,27 @@ def test_chain_lengths(updates, expected):
     scop = looped(*updates)
     for kind in ("add", "mul", "madd", "exp"):
         assert chain(scop, kind) == expected.get(kind, 0), kind
+
+
+@pytest.mark.parametrize(("body", "expected"), [
+    ("float t = v[k]; t += v[k + 1]; t += v[k + 2]; out[k] = t;", 0),
+    ("float t = v[k]; for (int j = 0; j < 3; ++j) t += v[k + j]; out[k] = t;", 3 * M),
+    ("sum = plus(sum, v[k]);", M),
+    ("out[k] = plus(plus(v[k], v[k + 1]), v[k + 2]);", 0),
+    ("t = v[k]; t += v[k + 1]; out[k] = t;", 0),
+    ("if (v[k] > 0) t = v[k]; t += v[k + 1]; out[k] = t;", M),
+])  # fmt: skip
+def test_what_each_iteration_begins_anew_waits_for_none_before(body, expected):
+    """Variables of a loop's body and parameters of functions in it live for one iteration."""
+    text = f"""
+    float plus(float a, float b) {{ a += b; return a; }}
+    __kernel void k(__global float *out, __global const float *v, int m) {{
+      float sum = 0, t = 0;
+      for (int k = 0; k < m; ++k) {{ {body} }}
+      out[get_global_id(0)] = sum + t;
+    }}"""
+    scop = source_kernel(text, "k", local=32, groups=N // 32).scop()
+    assert chain(scop, "add") == expected
 
 
 def test_barriers_end_chains():
