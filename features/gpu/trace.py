@@ -118,10 +118,10 @@ def trace_of(launch: ResolvedLaunch, turns: Sequence[Turn], lines: Lines, offset
     places, warps, arrays, sectors, stored, guards = np.concatenate([chunk.rows for chunk in chunks], axis=1)
     sectors = _moved_apart(sectors, arrays, len(names))
     # Each turn is cut by itself, so that the first column, the turn, is left out.
-    ends = {tuple(chunk.last[1:].tolist()) for chunk in chunks if chunk.last is not None}
-    if ends:
+    cuts = [chunk.last[1:] for chunk in chunks if chunk.last is not None]
+    if cuts:
         # What a piece does beyond its cut is not known, so that the trace ends where the first piece was cut.
-        kept = np.all([_before(keys[:, 1:], end) for end in ends], axis=0)
+        kept = _before(keys[:, 1:], min(map(tuple, _joined(cuts, keys.shape[1] - 1).tolist())))
         keys, places, warps = keys[kept], places[kept], warps[kept]
         arrays, sectors, stored, guards = arrays[kept], sectors[kept], stored[kept], guards[kept]
     # A sub-group goes on with the next iteration of a loop while it waits for the loads of this one.
@@ -137,7 +137,7 @@ def trace_of(launch: ResolvedLaunch, turns: Sequence[Turn], lines: Lines, offset
     of_groups = np.array([turn for _, (turn, _) in numbered])[groups]
     weights = np.array([turn.weight for turn in turns])[of_groups]
     touched = sectors[first], burst[first], times, stored[first] > 0, arrays[first]
-    return Trace(*touched, groups, of_groups, weights, names, cut=bool(ends))
+    return Trace(*touched, groups, of_groups, weights, names, cut=bool(cuts))
 
 
 def _moved_apart(sectors: Integers, arrays: Integers, count: int) -> Integers:
@@ -282,11 +282,12 @@ def _keys(piece: ResolvedPiece, place: tuple[int, int], steps: dict[int, Integer
     return np.column_stack(columns)
 
 
-def _joined(keys: list[Integers]) -> Integers:
+def _joined(keys: list[Integers], width: int = 0) -> Integers:
     # Shorter keys come before longer ones that begin alike: a statement before the loop that follows it.
-    joined = np.full((sum(map(len, keys)), max(key.shape[1] for key in keys)), -1, dtype=np.int64)
+    rows = [np.atleast_2d(key) for key in keys]
+    joined = np.full((sum(map(len, rows)), width or max(key.shape[1] for key in rows)), -1, dtype=np.int64)
     start = 0
-    for key in keys:
+    for key in rows:
         joined[start : start + len(key), : key.shape[1]] = key
         start += len(key)
     return joined
@@ -294,10 +295,10 @@ def _joined(keys: list[Integers]) -> Integers:
 
 def _before(keys: Integers, end: tuple[int, ...]) -> NDArray[np.bool_]:
     """Return which keys are not behind another in lexicographic order."""
-    other = (*end, *[-1] * (keys.shape[1] - len(end)))
     result = np.ones(len(keys), dtype=bool)
-    undecided = np.ones(len(keys), dtype=bool)
-    for column, value in zip(keys.T, other, strict=True):
-        result[undecided & (column > value)] = False
-        undecided &= column == value
+    undecided = np.arange(len(keys))
+    for column, value in zip(keys.T, end, strict=True):
+        mine = column[undecided]
+        result[undecided[mine > value]] = False
+        undecided = undecided[mine == value]
     return result
