@@ -57,7 +57,7 @@ class Target:
 
     @property
     def registers_per_item(self) -> int | None:
-        """32-bit registers per work-item, as stated, else as built; None where they limit nothing."""
+        """32-bit registers per work-item, as stated, else as built; None where neither is known."""
         built = self.built
         return built.registers if self.registers is None and built is not None else self.registers
 
@@ -105,7 +105,7 @@ def using_machine(
     place
         A machine, its name, or its file; None leaves things as they are.
     registers
-        32-bit registers per work-item of the kernels; by default they limit nothing.
+        32-bit registers per work-item of the kernels; by default they are estimated from private arrays.
 
     Raises
     ------

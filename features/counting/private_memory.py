@@ -6,7 +6,7 @@ own, such as one that a loop goes through which compilers leave a loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
@@ -54,25 +54,41 @@ def arrays_in_memory(scop: Scop) -> frozenset[str]:
     return scop.derived("private arrays in memory", (), compute)
 
 
-def private_uses(scop: Scop, sizes: Mapping[str, int], sub_group_size: int) -> dict[int, PrivateUse]:
-    """Return the private memory of the launches that have some, by their numbers, per run of each."""
-    found = {}
-    for launch in range(len(scop.launches)) if arrays_in_memory(scop) else ():
+def private_uses(
+    scop: Scop, sizes: Mapping[str, int], sub_group_size: int, spilt: Mapping[int, float] | None = None
+) -> dict[int, PrivateUse]:
+    """Return the private memory of the launches that have some, by their numbers, per run of each.
+
+    `spilt` has the shares of all other private arrays that find no register, by the numbers of launches.
+    """
+    found, inside = {}, arrays_in_memory(scop)
+    for launch in range(len(scop.launches)):
+        shares = dict.fromkeys(inside, 1.0)
+        if share := (spilt or {}).get(launch, 0.0):
+            others = (one for one in scop.arrays if one.space == "private" and one.shape)
+            shares = {one.name: share for one in others} | shares
         moved = {"load": 0.0, "store": 0.0}
         taken = set()
-        for array, direction, count in _words(scop, launch, sub_group_size):
+        for array, direction, count in _words(scop, launch, sub_group_size, shares):
             taken.add(array)
-            moved[direction] += float(count.evaluate(sizes))
+            moved[direction] += shares[array] * float(count.evaluate(sizes))
         if taken:
             arrays = [scop.array(name) for name in taken]
-            held = sum(prod(int(one.evaluate(sizes)) for one in array.shape) * array.itemsize for array in arrays)
+            held = sum(
+                shares[one.name] * prod(int(each.evaluate(sizes)) for each in one.shape) * one.itemsize
+                for one in arrays
+            )
             found[launch] = PrivateUse(held, moved["load"], moved["store"])
     return found
 
 
-def _words(scop: Scop, launch: int, sub_group_size: int) -> Iterator[tuple[str, str, QuasiPolynomial]]:
-    """Yield array, direction and words of the accesses of a launch to private memory."""
-    counts, inside = counts_of(scop), arrays_in_memory(scop)
+def _words(
+    scop: Scop, launch: int, sub_group_size: int, arrays: Collection[str]
+) -> Iterator[tuple[str, str, QuasiPolynomial]]:
+    """Yield array, direction and words of a launch's accesses to some private arrays, as if these lay in memory."""
+    if not arrays:
+        return
+    counts = counts_of(scop)
     remaining: MadeByAccess = {}
     # What is not known to be one element is not known to be the same one.
     with suppress(UnsupportedKernelError):
@@ -80,7 +96,7 @@ def _words(scop: Scop, launch: int, sub_group_size: int) -> Iterator[tuple[str, 
     for number, statement in enumerate(scop.statements):
         for place, access in enumerate(statement.accesses if statement.launch == launch else ()):
             each = scop.weight(statement) * -(-scop.array(access.array).itemsize // _WORD_BYTES)
-            for one in made_of(remaining, scop, number, place) if access.array in inside else ():
+            for one in made_of(remaining, scop, number, place) if access.array in arrays else ():
                 if one.times:
                     with ISL_LOCK:
                         domain = one.executions

@@ -16,6 +16,7 @@ from perflex.features.gpu.launch_footprints import beforehand
 from perflex.features.gpu.memory_instructions import PERIOD, distinct, instructions, local_wavefronts
 from perflex.features.gpu.private_volumes import PRIVATE, private_volumes
 from perflex.features.gpu.resolved_launch import ResolvedLaunch, accessing_launches
+from perflex.features.gpu.source_registers import source_registers
 from perflex.features.gpu.volume_result import ArrayVolumes, Volumes
 from perflex.features.gpu.volume_rules import current_layout, current_volumes
 from perflex.features.gpu.waves import launch_residency, launched
@@ -48,7 +49,7 @@ def estimate_volumes(
     machine
         The machine, its name, or its file.
     registers
-        32-bit registers of a work-item; without, they do not limit the resident work-groups.
+        32-bit registers of a work-item; by default those that the source lets expect (`source_registers`).
     offsets
         Byte address of the first element of arrays, modulo a cache line; 0 where not given.
     caches
@@ -110,7 +111,9 @@ def estimate_volumes(
         for (_, launch), held, left in zip(launches, resident, before, strict=True)
     ]
     if private is None:
-        private = private_uses(scop, sizes, int(machine.need("sub_group_size")))
+        numbers = range(len(scop.launches)) if registers is None else ()
+        spilt = {n: source_registers(scop, n, sizes, machine).spilt for n in numbers}
+        private = private_uses(scop, sizes, int(machine.need("sub_group_size")), spilt)
     own = {
         n: private_volumes(private[n], held.groups_per_unit * scop.launches[n].group_size, machine)
         for (n, _), held in zip(launches, resident, strict=True)

@@ -18,6 +18,7 @@ import numpy as np
 from perflex.errors import UnsupportedKernelError, WorkGroupTooLargeError
 from perflex.features.gpu.launch_footprints import Box
 from perflex.features.gpu.resolved_launch import ResolvedLaunch
+from perflex.features.gpu.source_registers import registers_of
 from perflex.features.gpu.work_group_kinds import guards_of
 from perflex.features.scop.scop import Scop
 from perflex.machines.machine import Machine
@@ -43,9 +44,10 @@ def launch_residency(
 ) -> Residency:
     """Return how many work-groups of a launch, given by its number, a compute unit holds at once.
 
-    `registers` are 32-bit registers per work-item; None if they limit nothing. A work-group that exceeds a limit of the
-    machine is a `WorkGroupTooLargeError`.
+    `registers` are 32-bit registers per work-item; None for those that its source lets expect. A work-group that exceeds
+    a limit of the machine is a `WorkGroupTooLargeError`.
     """
+    registers = registers_of(scop, launch, sizes, machine, registers)
     return residency(machine, scop.launches[launch].group_size, local_bytes(scop, launch, sizes), registers)
 
 
@@ -271,13 +273,14 @@ def wave_values(
     highest occupancy is that of any work-group size with the same registers.
     """
     waves = rounded = occupancy = imbalance = 0.0
-    for _, repeats, groups, held in launched(scop, sizes, machine, registers):
+    for number, repeats, groups, held in launched(scop, sizes, machine, registers):
+        each = registers_of(scop, number, sizes, machine, registers)
         # Su's number of groups is rounded up (Eq. 10), and Eq. 18 divides by it.
         share, whole = groups / held.wave_groups, ceil(groups / held.wave_groups)
         waves += repeats * share
         rounded += repeats * whole
         occupancy += repeats * share * held.occupancy
-        imbalance += repeats * share * (1 + 1 / whole) * _highest_occupancy(machine, registers) / held.occupancy
+        imbalance += repeats * share * (1 + 1 / whole) * _highest_occupancy(machine, each) / held.occupancy
     if not waves:
         msg = f"kernel {scop.name!r} has no work-groups at these sizes; give larger ones"
         raise UnsupportedKernelError(msg, kernel=scop.name)

@@ -12,6 +12,7 @@ from perflex.analysis.cures import at_sizes, regrouped
 from perflex.analysis.finding import Case, Finding
 from perflex.calibration.change import change_of
 from perflex.features import QuasiPolynomial
+from perflex.features.gpu.source_registers import registers_of
 from perflex.features.gpu.waves import fillings, launch_residency, local_bytes
 from perflex.machines.residency import residency
 
@@ -102,15 +103,16 @@ def _group_starts(case: Case) -> Iterator[Finding]:
 
 
 def _occupancy(case: Case) -> Iterator[Finding]:
-    registers, machine = case.target.registers_per_item, case.machine
+    machine = case.machine
     for number, launch in enumerate(case.scop.launches):
+        registers = registers_of(case.scop, number, case.sizes, machine, case.target.registers_per_item)
         held = launch_residency(case.scop, number, case.sizes, machine, registers)
         if held.occupancy >= _LOW_OCCUPANCY or held.limit not in {"registers", "local memory"}:
             continue
         by_registers, memory = held.limit == "registers", local_bytes(case.scop, number, case.sizes)
-        now = int(registers or 0) if by_registers else memory
+        now, other = (int(registers or 0), memory) if by_registers else (memory, registers)
         least = next(
-            (amount for amount in range(now - 1, 0, -1) if _holds_more(case, launch, held, amount, memory)), None
+            (amount for amount in range(now - 1, 0, -1) if _holds_more(case, launch, held, amount, other)), None
         )
         if least is None:
             continue
@@ -119,16 +121,17 @@ def _occupancy(case: Case) -> Iterator[Finding]:
             f"{held.groups_per_unit:g} work-groups on a compute unit at once ({100 * held.occupancy:.0f} % of its "
             f"work-items), limited by {held.limit}"
         )
-        cure = f"free {now - least} of {now} {unit} to hold one more"
+        # What was not compiled is an estimate.
+        about = "about " if by_registers and case.target.registers_per_item is None else ""
+        cure = f"free {now - least} of {about}{now} {unit} to hold one more"
         saving = case.saved(case.scop, least) if by_registers else case.saved(_with_less(case, number, least))
         more = held.groups_per_unit + 1 / (machine.units_per_group or 1)
         yield Finding("occupancy", "", 1, what, cure, float(held.groups_per_unit), more, *saving)
 
 
-def _holds_more(case: Case, launch: Launch, held: Residency, amount: int, memory: int) -> bool:
-    """Return whether a compute unit holds more work-groups with so many registers, or bytes of local memory."""
-    registers = case.target.registers_per_item
-    each = (memory, amount) if held.limit == "registers" else (amount, registers)
+def _holds_more(case: Case, launch: Launch, held: Residency, amount: int, other: int | None) -> bool:
+    """Return whether a compute unit holds more work-groups with so much of what limits them, and the other as it is."""
+    each = (other or 0, amount) if held.limit == "registers" else (amount, other)
     return residency(case.machine, launch.group_size, *each).groups_per_unit > held.groups_per_unit
 
 

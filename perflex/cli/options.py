@@ -81,7 +81,7 @@ TimeOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; see docs/reference/json.md.")]
 RegistersOption = Annotated[
-    int | None, typer.Option("--registers", min=1, help="32-bit registers per work-item, which may limit residency.")
+    int | None, typer.Option("--registers", min=1, help="32-bit registers per work-item; else estimated.")
 ]
 AcceptNoiseOption = Annotated[
     bool, typer.Option("--accept-noise", help="Also write calibrations whose times are too noisy or disturbed.")
