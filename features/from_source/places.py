@@ -342,19 +342,14 @@ class Places:
 
     def _follow(self, variable: Hashable, value: Unknown) -> bool:
         """Note whether an assignment updates a variable from its old value, or begins anew; return the former."""
-        executed = self._walk.recorder.executed[-1] if self._walk.recorder.executed else None
         chain = value.chains.get(variable)
         if self._walk.recorder.dry or self._walk.active.is_empty():
             return False
         if chain:
-            if not self._walk.is_carried(variable):
-                return executed is not None and not executed.closed
-            # What a function has returned was computed before.
-            if executed is None or executed.closed:
-                executed = self._walk.record()
+            executed = self._walk.record() if self._walk.is_carried(variable) else None
             if executed is not None:
                 executed.updates, executed.chain = variable, chain
-                return True
+            return True
         if chain is None and not value.chains and is_float(value.dtype):
             executed = self._walk.record()
             if executed is not None and executed.updates is None:

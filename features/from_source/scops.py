@@ -330,5 +330,5 @@ def _is_linear(offset: Integer) -> bool:
 
 def _is_idle(executed: Executed) -> bool:
     """Return whether a statement does nothing."""
-    marked = executed.barrier or executed.updates or executed.resets
-    return not (marked or executed.accesses or any(executed.operations.values()))
+    marked = executed.updates is not None or executed.resets is not None
+    return not (executed.barrier or marked or executed.accesses or any(executed.operations.values()))

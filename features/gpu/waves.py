@@ -44,8 +44,8 @@ def launch_residency(
 ) -> Residency:
     """Return how many work-groups of a launch, given by its number, a compute unit holds at once.
 
-    `registers` are 32-bit registers per work-item; None for those that its source lets expect. A work-group that exceeds
-    a limit of the machine is a `WorkGroupTooLargeError`.
+    `registers` are 32-bit registers per work-item; None for those that its source lets expect. A work-group beyond a
+    limit of the machine is a `WorkGroupTooLargeError`.
     """
     registers = registers_of(scop, launch, sizes, machine, registers)
     return residency(machine, scop.launches[launch].group_size, local_bytes(scop, launch, sizes), registers)

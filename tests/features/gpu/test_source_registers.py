@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from perflex import estimate_volumes, load_machine, source_kernel
-from perflex.compiled.nvidia.cubin import GpuCode, compile_cuda, kernel_facts, supported_architectures
+from perflex import estimate_volumes, load_machine, machine_code, source_kernel
+from perflex.errors import MissingExtraError
 from perflex.features.counting.private_memory import private_uses
 from perflex.features.gpu.source_registers import SourceRegisters, source_registers
 from perflex.features.gpu.waves import launch_residency
@@ -34,16 +34,16 @@ def kernel(results, local=256):
     return source_kernel(text(results), "kernel", local=local, groups=1000, language="cuda")
 
 
-@pytest.mark.skipif(not supported_architectures(), reason="no NVRTC: pip install nvidia-cuda-nvrtc")
 @pytest.mark.parametrize("results", [8, 32, 64, 96])
 def test_a_compiler_takes_about_as_many(results):
-    scop = kernel(results).scop({"n": 10})
-    found = source_registers(scop, 0, {"n": 10}, A100)
-    compiled = compile_cuda(text(results), "sm_80", ("--ptxas-options=-v",))
-    facts = kernel_facts(GpuCode("sm_80", compiled.cubin, "kernel", (1000,), (256,)))
+    found = source_registers(kernel(results).scop({"n": 10}), 0, {"n": 10}, A100)
     assert found == SourceRegisters(BESIDE + results)
+    try:
+        ((code,),) = machine_code([(kernel(results), {"n": 10})], A100)
+    except MissingExtraError as missing:
+        pytest.skip(missing.message)
     # Below 32 they limit nothing: a compute unit holds no more work-items.
-    assert max(32, found.per_item) == pytest.approx(max(32, facts.registers), abs=24)
+    assert max(32, found.per_item) == pytest.approx(max(32, code.gpu.facts.registers), abs=24)
 
 
 def test_they_limit_the_work_groups_of_a_compute_unit():
