@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from perflex.calibration.calibration import Calibration
     from perflex.compiled.program import CompiledProgram
     from perflex.machines.machine import Machine
@@ -40,8 +42,9 @@ def with_code(
 ) -> Variants:
     """Compile the variants that are predicted best for a GPU of NVIDIA's or AMD's, and predict them by their code.
 
-    Registers, private memory and, of NVIDIA's, instructions are then those of the code. Since code may
-    put others first, this goes on until so many of the best are compiled. Nothing is run; the GPU need not be there.
+    Registers, private memory and, of NVIDIA's, instructions are then those of the code. What is not compiled is scaled
+    by what code changes in the median. Since code may put others first, this goes on until so many of the best are
+    compiled. Nothing is run; the GPU need not be there.
 
     Parameters
     ----------
@@ -94,7 +97,7 @@ def _compiled(
     outcomes = machine_code(pairs, target.need_machine(), None if run is None else run.progress)
     codes = {n: one for n, one in zip(numbers, outcomes, strict=True) if not isinstance(one, MeasurementFailure)}
     missing = {n: one.reason for n, one in zip(numbers, outcomes, strict=True) if isinstance(one, MeasurementFailure)}
-    found = {number: _told(one) for number, one in codes.items()}
+    found = {number: _told(one, variants.values[number]) for number, one in codes.items()}
     first: dict[str, int] = {}
     for number, one in {**variants.code, **found}.items():
         first.setdefault(one.digest, number)
@@ -115,8 +118,9 @@ def _compiled(
     return _settled(replace(variants, values=values, code={**variants.code, **found}), missing, again)
 
 
-def _told(code: tuple[CompiledProgram, ...]) -> VariantCode:
-    return VariantCode(Target(code=code).built or Resources(), " ".join(one.digest for one in code))
+def _told(code: tuple[CompiledProgram, ...], source: NDArray[np.float64]) -> VariantCode:
+    digest = " ".join(one.digest for one in code)
+    return VariantCode(Target(code=code).built or Resources(), digest, tuple(source.tolist()))
 
 
 def _settled(variants: Variants, missing: Mapping[int, str], again: Mapping[int, int]) -> Variants:

@@ -202,7 +202,5 @@ def _intervals(
     kernels = zip(variants.kernels, variants.sizes, strict=True) if variants.kernels else ()
     if any(more := [doubted_deviation(kernel, sizes, target) for kernel, sizes in kernels]):
         interval = interval.widened(np.array(more))
-    return (
-        np.broadcast_to(np.asarray(interval.low), predicted.shape),
-        np.broadcast_to(np.asarray(interval.high), predicted.shape),
-    )
+    scales = variants.scales(calibration)
+    return np.asarray(interval.low) * scales, np.asarray(interval.high) * scales

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
@@ -121,6 +121,8 @@ class VariantCode:
 
     resources: Resources
     digest: str
+    # Values of the features as its source alone has them, in the order of `Variants.features`.
+    source: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -248,7 +250,25 @@ class Variants:
         return [known_as(known, kernel, sizes, name.rpartition(":")[2])[0] for name, kernel, sizes in rows]
 
     def predicted(self, calibration: Calibration) -> Array:
-        """Return the predicted times in s, shape ``(len(self),)``, as `Calibration.predict` has them."""
+        """Return the predicted times in s, shape ``(len(self),)``: those of `Calibration.predict` times `scales`."""
+        return self._unscaled(calibration) * self.scales(calibration)
+
+    def scales(self, calibration: Calibration) -> Array:
+        """Return by what predictions are multiplied so that those by source and code compare, shape ``(len(self),)``.
+
+        That is the median of by how much code changes the predictions of those that are compiled; 1 for these.
+        """
+        numbers, scales = sorted(self.code), np.ones(len(self))
+        if 0 < len(numbers) < len(self):
+            kernels = tuple(self.kernels[number] for number in numbers) if self.kernels else ()
+            values = np.array([self.code[number].source for number in numbers])
+            names, sizes = zip(*((self.names[number], self.sizes[number]) for number in numbers), strict=True)
+            before = replace(self, names=names, sizes=sizes, values=values, kernels=kernels)._unscaled(calibration)
+            scales *= np.exp(np.median(np.log(self._unscaled(calibration)[numbers] / before)))
+            scales[numbers] = 1.0
+        return scales
+
+    def _unscaled(self, calibration: Calibration) -> Array:
         columns = self.columns(calibration.model.input_features())
         if calibration.transferred is None:
             return np.broadcast_to(calibration.evaluate(columns), (len(self),))

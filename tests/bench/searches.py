@@ -51,8 +51,9 @@ def variants_of(space):
     return found, np.array([space.seconds[key] for key in one.values()])
 
 
-def predictions(space, variants, counted, cache):
-    """Return what the source says of all variants, shape ``(n,)``; counted of some, else interpolated."""
+def predictions(space, variants, counted, out):
+    """Return what the source says of all variants, shape ``(n,)``; of some interpolated; kept in a file."""
+    cache = out.with_suffix(f".{space.name.replace(' ', '-')}.pickle")
     if not cache.exists():
         chance = np.random.default_rng(0)
         drawn = sorted(chance.permutation(len(variants))[:counted].tolist())
@@ -175,8 +176,7 @@ def main():
                     continue
                 prior = None
                 if "predictions" in method:
-                    cache = arguments.out.with_suffix(f".{space.name.replace(' ', '-')}.pickle")
-                    prior = predictions(space, variants, arguments.counted, cache)
+                    prior = predictions(space, variants, arguments.counted, arguments.out)
                 best = searched(method, variants, times, seed, prior)
                 record(arguments.out, [dict(zip(KEY, (space.name, method, seed), strict=True)) | {"best": best}])
     summary(arguments.out)

@@ -47,9 +47,15 @@ def test_so_many_of_the_best_are_compiled_and_say_so(calibration):
     variants = {"kept": sums(1), "whole": sums(16)}
     before, after = found(calibration, variants, 0), found(calibration, variants, 1)
     assert (list(before.code), list(after.code)) == ([], [1])
+    # What is not compiled is scaled as what is, so that they compare.
+    kept, whole = after.predicted(calibration) / before.predicted(calibration)
+    assert kept == pytest.approx(whole)
+    assert abs(whole - 1) > 1e-3
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         first, second = rank(after, calibration, {"n": 512}, machine="A100-40GB")
+        _, of_source = rank(before, calibration, {"n": 512}, machine="A100-40GB")
+    assert second.low / of_source.low == pytest.approx(second.predicted / of_source.predicted)
     assert (first.name, first.knowledge) == ("whole", "code")
     assert first.code.registers > 16
     # Nothing was compiled of what is last: an array that a loop goes through, which is to stay one.

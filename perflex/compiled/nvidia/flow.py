@@ -81,8 +81,10 @@ def _with_far_jumps(instructions: Sequence[GpuInstruction], places: Mapping[int,
     """Return instructions with jumps in the place of calls from which nothing returns, as compilers leave loops."""
     found = list(instructions)
     for number, one in enumerate(instructions):
-        direct = one.name == "CALL" and "NOINC" in one.modifiers and one.operands[-1].startswith("0x")
-        if direct and not _returns(instructions, _target(one, places), places):
+        if one.name != "CALL" or "NOINC" not in one.modifiers or not one.operands[-1].startswith("0x"):
+            continue
+        start = places.get(int(one.operands[-1], 0))
+        if start is not None and not _returns(instructions, start, places):
             found[number] = replace(one, name="BRA", modifiers=())
     return found
 

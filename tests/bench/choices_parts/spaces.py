@@ -63,6 +63,15 @@ def _by_column(path: Path, names: tuple[str, ...], ending: str, scale: float) ->
             yield column.removesuffix(ending), found
 
 
+def _by_device(path: Path, names: tuple[str, ...]) -> Iterator[tuple[str, dict[Any, float]]]:
+    """Yield times of a table with a row for each GPU and settings, whose columns leave out "size"."""
+    found: dict[str, dict[Any, float]] = {}
+    for row in _rows(path):
+        settings = tuple(int(row[name if name in row else name.replace("_size_", "_")]) for name in names)
+        found.setdefault(row["device"], {})[settings] = float(row["time_median_s"])
+    yield from found.items()
+
+
 def _alone(path: Path, names: tuple[str, ...], column: str, scale: float) -> dict[Any, float]:
     rows = (row for row in _rows(path) if row.get("use_shmem", "1") == "1")
     return {tuple(int(row[name]) for name in names): scale * float(row.get(column) or row["time_ms"]) for row in rows}
@@ -119,6 +128,14 @@ def measured_spaces(data: Path) -> Iterator[MeasuredSpace]:
         elif what == "pnpoly":
             times = _alone(path, _PNPOLY, "time_ms_median", 1e-3)
             yield MeasuredSpace("pnpoly", gpu, _PNPOLY, times, points, {"n": _POINTS})
+    for path in sorted(data.glob("gpu_kernels/hub/*.csv.gz")):
+        program, names, build, sizes = {
+            "convolution_bat": ("convolution (BAT)", _CONVOLUTION, bat, {}),
+            "convolution_milo_MI50": ("convolution", _CONVOLUTION, images, {}),
+            "pnpoly": ("pnpoly", _PNPOLY, points, {"n": _POINTS}),
+        }[path.name.split(".")[0]]
+        for gpu, times in _by_device(path, names):
+            yield MeasuredSpace(program, gpu, names, times, build, sizes)
     for path in sorted(data.glob("new_times/kernel_tuner_2021/*.csv.gz")):
         what = path.name.split(".")[0]
         names, build, sizes = {
