@@ -23,7 +23,7 @@ from perflex.features.instructions.instruction_counts import guard_work, remaini
 from perflex.features.polynomials.quasipolynomial import QuasiPolynomial
 from perflex.features.scop.address_maps import host_loops, loops_with_barriers
 from perflex.features.scop.register_reuse import MadeByAccess, made_of
-from perflex.features.scop.words import numpy_name
+from perflex.features.scop.words import NATIVE, numpy_name
 from perflex.isl import ISL_LOCK, isl
 
 if TYPE_CHECKING:
@@ -329,6 +329,8 @@ _FUNCTIONS = {
     **dict.fromkeys(("sin", "cos", "tan", "sinpi", "cospi"), "sin"),
     **{name: name for name in ("div", "sqrt", "rsqrt", "tanh", "pow")},
 }
+# CPUs have the same instructions for native functions, or libraries that are as fast.
+_FUNCTIONS |= {f"native_{name}": _FUNCTIONS[name] for name in NATIVE}
 _SIMPLE = {
     *("add", "mul", "madd", "fma", "min", "max", "abs", "cmp", "floor", "ceil", "round", "trunc", "sign", "conj"),
     *("atomic", "swap", "convert", "shuffle", "vote"),

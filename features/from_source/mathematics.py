@@ -40,6 +40,7 @@ ROUNDS = re.compile(r"_r(t[epn]|[nud])$|2(hi|lo)int$")
 PARTS = re.compile(r"__(halves|lows?|highs?|half|bfloat16|float|floats)2\w+2(_rn)?|__(low|high)2\w+|__lowhigh2highlow")
 _HALF = re.compile(r"h2?(exp2?|exp10|log2?|log10|sin|cos|sqrt|rsqrt|rcp|ceil|floor|trunc|rint|tanh)")
 _DECORATED = re.compile(r"^(native_|half_|fast_|__builtin_|__)|(_rn|_rz|_rd|_ru)$")
+_NATIVE = re.compile(r"(?:native|half)_(\w+)|__((?:fdivide|exp|exp10|log|log2|log10|sin|cos|tan|pow|sincos)f)")
 # Functions whose names are others in features.
 _NAMES = {
     "fabs": "abs", "rint": "round", "nearbyint": "round", "powr": "pow", "pown": "pow", "fsqrt": "sqrt",
@@ -86,6 +87,7 @@ _PARTS_OF: Mapping[str, Sequence[tuple[str, int, int]]] = {
     "rhypot": (("mul", 1, 0), ("madd", 1, 0), ("rsqrt", 1, 0)),
     "sincos": (("sin", 1, 0), ("cos", 1, 0)),
     "sincospi": (("sinpi", 1, 0), ("cospi", 1, 0)),
+    "native_sincos": (("native_sin", 1, 0), ("native_cos", 1, 0)),
     "fract": (("floor", 1, 0), ("add", 1, 0), ("min", 1, 0)),
     "modf": (("trunc", 1, 0), ("add", 1, 0)),
     "hadd": (("add", 1, 0), ("shift", 1, 0)),
@@ -94,7 +96,7 @@ _PARTS_OF: Mapping[str, Sequence[tuple[str, int, int]]] = {
     "select": (),
 }
 # They store results through pointers.
-STORING = {"sincos", "sincospi", "fract", "modf", "frexp", "remquo", "lgamma_r"}
+STORING = {"sincos", "sincospi", "native_sincos", "fract", "modf", "frexp", "remquo", "lgamma_r"}
 
 
 def operators_of(name: str) -> tuple[str, ...]:
@@ -114,6 +116,12 @@ def plain_name(name: str) -> str:
     """Return a function's name without what says how precise and of which type it is."""
     if found := _HALF.fullmatch(name):
         return found[1]
+    if found := _NATIVE.fullmatch(name):
+        plain = found[1] or found[2]
+        native = f"native_{_NAMES.get(plain, plain.removesuffix('f'))}"
+        # Others have no faster approximation.
+        if native in OPERATIONS or native in _PARTS_OF:
+            return native
     base = _DECORATED.sub("", _DECORATED.sub("", name))
     known = {*_NAMES, *_PARTS_OF, *STORING, *OPERATIONS, *CONSTANTS, *REGISTERS}
     return next((each for each in (base, base.removesuffix("f")) if each in known), name)

@@ -96,8 +96,8 @@ def estimate_volumes(
     scop, machine = extract_scop(kernel, sizes), load_machine(machine)
     require_gpu(machine)
     scop.check_sizes(sizes)
-    # Where nothing is kept, the registers are not full of what is loaded.
-    if registers is not None and remaining_loads(scop):
+    # Where nothing is kept, the registers are not full of what is loaded; what code spills is known.
+    if registers is not None and private is None and remaining_loads(scop):
         _warn_of_spills(scop.name, machine, registers)
     given = dict(offsets or {})
     _check_offsets(scop, given)

@@ -89,6 +89,14 @@ _FLOAT32: Mapping[str, Slots] = {
     "hypot": Slots(11, 13, 1, flops=13),
     "erf": Slots(9, 10, 1, flops=15),
     "erfc": Slots(34, 7, 4, flops=53),
+    # Beside the unit of special functions, what keeps results beyond the smallest usual numbers.
+    **dict.fromkeys(
+        ("native_div", "native_exp", "native_exp10", "native_log", "native_log10"), Slots(3, 1, 1, flops=1)
+    ),
+    **dict.fromkeys(("native_sqrt", "native_log2"), Slots(2, 1, 1)),
+    **dict.fromkeys(("native_sin", "native_cos"), Slots(1, 0, 1, flops=1)),
+    "native_tan": Slots(4, 1, 3, flops=2),
+    "native_pow": Slots(5, 2, 2, flops=1),
 }
 # Short results need no more than the approximation that the unit of special functions makes.
 _HALF: Mapping[str, Slots] = {

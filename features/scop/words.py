@@ -19,12 +19,14 @@ DTYPES = (
 # madd is a product that feeds a sum (paper Section 5), fma a call of that function. A shuffle hands values to other
 # work-items of the sub-group, a vote tells all of them what each has; mma are multiply-adds of matrix units. A swap is
 # an atomic update that cannot be added up for several work-items: exchange, comparison, a counter that wraps around.
+# Native functions are approximations of float32 (OpenCL's native_exp and half_exp, CUDA's __expf).
+NATIVE = ("div", "sqrt", "exp", "exp10", "log", "log2", "log10", "sin", "cos", "tan", "pow")
 OPERATIONS = (
     "add", "mul", "madd", "div", "floordiv", "mod", "pow", "min", "max", "abs", "cmp", "bit", "shift", "atomic",
     "swap", "convert", "exp", "exp2", "exp10", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "cbrt", "fma",
     "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
     "sinpi", "cospi", "hypot", "erf", "erfc", "floor", "ceil", "round", "trunc", "sign", "fmod", "conj",
-    "shuffle", "vote", "mma",
+    "shuffle", "vote", "mma", *(f"native_{name}" for name in NATIVE),
 )  # fmt: skip
 
 UPDATES = ("atomic", "swap")

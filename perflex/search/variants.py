@@ -256,15 +256,17 @@ class Variants:
     def scales(self, calibration: Calibration) -> Array:
         """Return by what predictions are multiplied so that those by source and code compare, shape ``(len(self),)``.
 
-        That is the median of by how much code changes the predictions of those that are compiled; 1 for these.
+        Where code makes the median of those that are compiled faster, as much is expected of the others. Where it makes
+        them slower, by spilt registers say, others may be spared. It is 1 for those that are compiled.
         """
         numbers, scales = sorted(self.code), np.ones(len(self))
         if 0 < len(numbers) < len(self):
             kernels = tuple(self.kernels[number] for number in numbers) if self.kernels else ()
             values = np.array([self.code[number].source for number in numbers])
             names, sizes = zip(*((self.names[number], self.sizes[number]) for number in numbers), strict=True)
-            before = replace(self, names=names, sizes=sizes, values=values, kernels=kernels)._unscaled(calibration)
-            scales *= np.exp(np.median(np.log(self._unscaled(calibration)[numbers] / before)))
+            source = replace(self, names=names, sizes=sizes, values=values, kernels=kernels)
+            changes = self._unscaled(calibration)[numbers] / source._unscaled(calibration)  # noqa: SLF001  # its own
+            scales *= min(1.0, float(np.exp(np.median(np.log(changes)))))
             scales[numbers] = 1.0
         return scales
 

@@ -87,7 +87,7 @@ CASES = {
         {"load uint32": 11, "store float32": 1, "shift uint32": 3, "bit uint32": 4, "add uint32": 2, "madd float32": 1},
     "curandState s; s.boxmuller_flag = 0; y[i] = curand_normal(&s); y[i + 64] = curand_normal(&s);":
         {"store float32": 2, "shift uint32": 6, "bit uint32": 8, "add uint32": 4, "madd float32": 2, "mul float32": 3,
-         "log float32": 1, "sqrt float32": 1, "sin float32": 1, "cos float32": 1},
+         "log float32": 1, "sqrt float32": 1, "native_sin float32": 1, "native_cos float32": 1},
     # Special registers
     'unsigned lane, at; asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane)); asm("mov.u32 %0, " "%%tid.x;" : "=r"(at));'
     'int mask; asm("mov.u32 %0, %%lanemask_lt;" : "=r"(mask)); if (lane < 8) m[at] = mask;': {"store int32": 1 / 4},

@@ -33,7 +33,9 @@ CUDA = {
     "std::uint32_t u = INT16_MAX; if (u > 32766u && UINT64_MAX > LLONG_MAX) b[i] *= FLT_MIN;": "float32 mul",
     # Functions
     "float s, c; sincosf(b[i], &s, &c); b[i] = s * c;": "float32 sin, float32 cos, float32 mul",
-    "__sincosf(b[i], &b[i], &b[i + 1]);": "float32 sin, float32 cos",
+    "__sincosf(b[i], &b[i], &b[i + 1]);": "float32 native_sin, float32 native_cos",
+    "b[i] = __expf(b[i]) * __fdividef(b[i], __powf(b[i], 1.5f)) + __frsqrt_rn(b[i]);":
+        "float32 native_exp, float32 native_div, float32 native_pow, float32 madd, float32 rsqrt",
     "double s, c; sincospi(d[i], &s, &c); d[i] = s;": "float64 sinpi, float64 cospi",
     "b[i] = hypotf(b[i], norm3df(b[i], 1.f, b[i]));": "float32 hypot, float32 mul, float32 2 madd, float32 sqrt",
     # Those that round as stated are never fused.
@@ -62,6 +64,8 @@ OPENCL = {
     "b[i] = smoothstep(b[i], b[i], b[i]);":
         "float32 2 add, float32 div, float32 min, float32 max, float32 2 mul, float32 madd",
     "v[i] = step(v[i], v[i]);": "float32 4 cmp",
+    "v[i] = native_sqrt(v[i]) * half_recip(v[i]) + native_powr(v[i], native_rsqrt(v[i]));":
+        "float32 4 native_sqrt, float32 4 native_div, float32 4 native_pow, float32 4 madd, float32 4 rsqrt",
     "float2 w; v[i].lo = fract(v[i].hi, &w);": "float32 2 floor, float32 2 add, float32 2 min",
     "float c; b[i] = sincos(b[i], &c) + c;": "float32 sin, float32 cos, float32 add",
     "b[i] = select(b[i], 1.0f, isless(b[i], 2.0f));": "float32 cmp",

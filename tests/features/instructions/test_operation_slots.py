@@ -84,6 +84,11 @@ FUNCTIONS = {
     "tan": "tan(a)", "asin": "asin(a)", "acos": "acos(a)", "atan": "atan(a)", "tanh": "tanh(a)", "acosh": "acosh(a)",
     "atanh": "atanh(a)", "hypot": "hypot(a, b)", "erf": "erf(a)", "erfc": "erfc(a)",
 }  # fmt: skip
+NATIVE = {
+    "native_div": "__fdividef(a, b)", "native_exp": "__expf(a)", "native_exp10": "__exp10f(a)",
+    "native_log": "__logf(a)", "native_log2": "__log2f(a)", "native_log10": "__log10f(a)", "native_sin": "__sinf(a)",
+    "native_cos": "__cosf(a)", "native_tan": "__tanf(a)", "native_pow": "__powf(a, b)",
+}  # fmt: skip
 INTEGERS = {"add": "a + b", "mul": "a * b", "min": "a < b ? a : b", "bit": "a ^ b", "div": "a / b"}
 TYPES = {"float32": "float", "float64": "double", "int32": "int", "int64": "long long"}
 # Compilers for one architecture or another move some values in other ways.
@@ -97,6 +102,7 @@ NEAR = 0.1
 def test_instructions_of_operations_in_compiled_code(architecture, dtype):
     name = TYPES[dtype]
     operations = FUNCTIONS if dtype.startswith("float") else INTEGERS
+    operations = operations | (NATIVE if dtype == "float32" else {})
     source = "\n".join(
         f'extern "C" __global__ void k_{kind}({name} *x, {name} *y) '
         f"{{ {name} a = x[threadIdx.x], b = x[threadIdx.x + 1]; *y = {text}; }}"
