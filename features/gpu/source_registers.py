@@ -54,4 +54,5 @@ def source_registers(scop: Scop, launch: int, sizes: Mapping[str, int], machine:
     together = ceil(ceil(scop.launches[launch].group_size / lanes) / (parts * (machine.units_per_group or 1)))
     most = machine.registers_per_unit // parts // together // lanes // step * step
     most = max(1, min(most, machine.registers_per_item_max))
-    return SourceRegisters(min(most, _BESIDE + words), max(0, _BESIDE + words - most) / max(1, words))
+    beyond = min(words, max(0, _BESIDE + words - most))
+    return SourceRegisters(min(most, _BESIDE + words), beyond / max(1, words))

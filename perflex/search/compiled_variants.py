@@ -42,9 +42,9 @@ def with_code(
 ) -> Variants:
     """Compile the variants that are predicted best for a GPU of NVIDIA's or AMD's, and predict them by their code.
 
-    Registers, private memory and, of NVIDIA's, instructions are then those of the code. What is not compiled is expected
-    to become faster as those that are, if these do. Since code may put others first, this goes on until so many of the
-    best are compiled. Nothing is run; the GPU need not be there.
+    Registers, private memory and, of NVIDIA's, instructions are then those of the code. What is not compiled is
+    expected to become faster as those that are, if these do. Since code may put others first, this goes on until so
+    many of the best are compiled. Nothing is run; the GPU need not be there.
 
     Parameters
     ----------

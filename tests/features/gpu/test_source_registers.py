@@ -70,6 +70,12 @@ def test_a_work_group_always_finds_room_and_what_does_not_fit_goes_to_memory():
     assert "private memory" not in estimate_volumes(*given, registers=64).arrays
 
 
+def test_no_more_is_spilt_than_there_is():
+    scop = kernel(2, local=1024).scop({"n": 10})
+    small = replace(A100, registers_per_unit=16384)
+    assert source_registers(scop, 0, {"n": 10}, small) == SourceRegisters(16, 1.0)
+
+
 def test_nothing_is_known_of_a_machine_without_registers():
     scop = kernel(8).scop({"n": 10})
     assert source_registers(scop, 0, {"n": 10}, load_machine("W7800")).per_item == BESIDE + 8
