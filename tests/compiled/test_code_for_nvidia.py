@@ -93,6 +93,34 @@ def test_a_guard_lets_those_sub_groups_pass_that_have_a_work_item_inside(n):
     assert every_count(code, [None, n])["global_stores"] == pytest.approx(ceil(n / 32))
 
 
+ID = "size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;"
+WIDE = {
+    "guard": (f"{ID} if (i < n) x[i] = 1;", lambda n: ceil(n / 32)),
+    "stride": (f"{ID} for (; i < n; i += (size_t)gridDim.x * blockDim.x) x[i] *= 2;", lambda n: ceil(n / 32)),
+    "loop": ("for (size_t k = 0; k < n; ++k) x[k * 256 + threadIdx.x] += 1;", lambda n: 8 * n),
+    "signed": ("for (long long k = 5; k < (long long)n; ++k) x[k * 256 + threadIdx.x] = 1;", lambda n: 8 * (n - 5)),
+}
+
+
+@needs_tools
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("kind", WIDE)
+@pytest.mark.parametrize("n", [33, 1000])
+def test_numbers_of_64_bits_are_followed(architecture, kind, n):
+    body, expected = WIDE[kind]
+    if kind == "guard" and n > 256:
+        n = 256
+    code, _ = built(body, architecture, arguments="float *x, size_t n")
+    assert every_count(code, [None, n])["global_stores"] == pytest.approx(expected(n))
+
+
+@needs_tools
+def test_conversions_to_floats_are_data():
+    """Divisions of floats have a slow way, which the operands decide."""
+    code, _ = built("x[threadIdx.x] = threadIdx.x / (float)n + x[n] / (float)(n + threadIdx.x);", "sm_90")
+    assert launch_counts(code, [None, 7])["special"] >= 2 * 8
+
+
 @needs_tools
 def test_loops_whose_bounds_depend_on_the_group_are_summed():
     body = "float s = 0; for (int k = 0; k <= blockIdx.x; ++k) s += x[k * n]; x[blockIdx.x] = s;"

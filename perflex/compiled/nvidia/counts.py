@@ -315,6 +315,9 @@ def _constants(code: GpuCode, scalars: Sequence[int | None]) -> dict[int, int | 
     facts = kernel_facts(code)
     sides = [one for given in (code.work_group, code.groups) for one in [*given, 1, 1][:3]]
     found: dict[int, int | Mark] = dict(zip(facts.sides, sides, strict=False))
+    if len(scalars) != len(facts.arguments):
+        msg = f"the code takes {len(facts.arguments)} arguments, the source {len(scalars)}"
+        raise UnknownFlowError(msg)
     for value, (place, size) in zip(scalars, facts.arguments, strict=True):
         known = value if size % 4 == 0 else None
         for word in range(-(-size // 4)):

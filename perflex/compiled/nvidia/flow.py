@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from perflex.compiled.control_flow import UnknownFlowError
 from perflex.compiled.nvidia.operands import NAME, REGISTER, changed_by, inputs_of, width_of
-from perflex.compiled.nvidia.spans import UNDESCRIBED, Mark, Span, Split, axes_of, compare, ends, merged
-from perflex.compiled.nvidia.values import Lane, Shifted, Test, total
+from perflex.compiled.nvidia.spans import UNDESCRIBED, Mark, Shifted, Span, Split, Test, axes_of, compare, ends, merged
+from perflex.compiled.nvidia.values import Lane, total
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -339,10 +339,7 @@ def _iterations(
     # Registers that iterations change stand for what they were when one began.
     both = (start.registers, edges[back[0]].registers)
     changed = {name for name, value in header.registers.items() if any(one.get(name) != value for one in both)}
-    inner = header.copy()
-    inner.registers |= {name: Shifted(name, 0) for name in changed}
-    body = _propagated(blocks, {loop.header: inner}, {}, loop.body)
-    lane = body.get(back[0])
+    lane = _iteration(loop, blocks, (start, header), {name: Shifted(name, 0) for name in changed}).get(back[0])
     latch = blocks[back[0][0]]
     if lane is None or not latch.jumps:
         return None
@@ -363,6 +360,26 @@ def _iterations(
         if isinstance(value, Shifted) and value.register == name and isinstance(begun, int | Span):
             after[name] = total([begun, value.offset * count & 0xFFFFFFFF])
     return count, after
+
+
+def _iteration(
+    loop: Loop, blocks: Sequence[GpuBlock], begin: tuple[Lane, Lane], changed: Mapping[str, Shifted]
+) -> dict[tuple[int, int], Lane]:
+    """Return what is known on the edges of a loop in an iteration, before which registers were what they are called.
+
+    `begin` are what is known before the loop, and before any iteration.
+    """
+    start, inner = begin[0], begin[1].copy()
+    inner.registers |= changed
+    edges = _propagated(blocks, {loop.header: inner}, {}, loop.body)
+    ends_of = [edges[edge].registers for edge in loop.back_edges if edge in edges]
+    # Upper words of counters do not change, which only this tells.
+    kept = (name for name, value in changed.items() if all(one.get(name) == value for one in ends_of))
+    known = {name: start.registers[name] for name in kept if isinstance(start.registers.get(name), int | Span)}
+    if not ends_of or not known:
+        return edges
+    inner.registers |= known
+    return _propagated(blocks, {loop.header: inner}, {}, loop.body)
 
 
 def _counts(test: Test, first: int | Span, step: int) -> int | Split | None:

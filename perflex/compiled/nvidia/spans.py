@@ -32,6 +32,26 @@ class Split:
     axes: frozenset[str]
 
 
+@dataclass(frozen=True)
+class Shifted:
+    """What a register was when a loop's iteration began, plus a number."""
+
+    register: str
+    offset: int
+
+
+@dataclass(frozen=True)
+class Test:
+    """Whether what a register was when an iteration began, plus an offset, compares so with a number."""
+
+    relation: str
+    signed: bool
+    register: str
+    offset: int
+    bound: int | Span
+    negated: bool = False
+
+
 @dataclass(frozen=True, order=True)
 class Mark:
     """Why a number, or whether something holds, is not known; of several reasons, the largest."""
@@ -131,6 +151,17 @@ def monotone(function: Callable[..., int], values: Sequence[object], *, is_signe
         return None
     found = [function(*chosen) for chosen in product(*(ends(value, is_signed=is_signed) for value in known))]
     return between(min(found), max(found), axes_of(*known))
+
+
+def carries(values: Sequence[int | Span], *, counter: bool) -> bool | None:
+    """Return whether a sum of numbers without signs exceeds 32 bits; None where it may.
+
+    With a counter, the sum is that of a number and of what a loop counts upwards, which does not wrap around.
+    """
+    least, most = (sum(each) for each in zip((0, 0), *(ends(one, is_signed=False) for one in values), strict=True))
+    if counter:
+        return False if most < _SIGN else None
+    return False if most <= _MASK else True if least > _MASK else None
 
 
 def either(first: object, second: object, axes: frozenset[str]) -> int | Span:

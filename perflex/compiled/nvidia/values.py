@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -29,9 +30,12 @@ from perflex.compiled.nvidia.spans import (
     IDS,
     UNDESCRIBED,
     Mark,
+    Shifted,
     Span,
     Split,
+    Test,
     axes_of,
+    carries,
     either,
     extreme,
     logical,
@@ -49,26 +53,8 @@ if TYPE_CHECKING:
 
 _MASK = 0xFFFFFFFF
 _ZERO, _TRUE = {"RZ", "URZ"}, {"PT", "UPT"}
-
-
-@dataclass(frozen=True)
-class Shifted:
-    """What a register was when a loop's iteration began, plus a number."""
-
-    register: str
-    offset: int
-
-
-@dataclass(frozen=True)
-class Test:
-    """Whether what a register was when an iteration began, plus an offset, compares so with a number."""
-
-    relation: str
-    signed: bool
-    register: str
-    offset: int
-    bound: int | Span
-    negated: bool = False
+# They compute with floats; FLO finds the first bit of an integer.
+_OF_FLOATS = re.compile(r"(?!FLO)(?:[FDH]|I2F|MUFU)")
 
 
 # None where nothing was written yet, or where an action does not tell.
@@ -124,9 +110,8 @@ class Lane:
         """Return the value of an operand of 32 bits."""
         if (known := self.registers.get(text)) is not None:
             return known
-        if text.startswith("-"):
-            found = self.value(text[1:])
-            return weighted([(-1, found)])
+        if text[:1] in {"-", "~"}:
+            return weighted([(-1, self.value(text[1:])), *([(1, _MASK)] if text[0] == "~" else [])])
         if text in _ZERO:
             return 0
         kind, number = _parsed(text)
@@ -140,7 +125,7 @@ class Lane:
         places = changed_by(one)
         before = [self._held(place).get(place) for place in places]
         action = _ACTIONS.get(one.name)
-        if action is None or {"X", "EX"} & set(one.modifiers):
+        if action is None or ("X" in one.modifiers and action not in {_add, _multiply_add}):
             self.forget(one)
         else:
             action(self, one)
@@ -163,6 +148,8 @@ class Lane:
         """
         known = [before[text] if text in before else self._input(text) for text in inputs_of(one)]
         marks = [value for value in known if isinstance(value, Mark)]
+        if _OF_FLOATS.match(one.name):
+            return max(DATA, *marks, DATA)
         if marks or any(isinstance(value, Shifted | Test) for value in known):
             return max(IDS, *marks, IDS)
         return axes_of(*known) or Mark(UNDESCRIBED, one.name)
@@ -259,7 +246,7 @@ def _move(lane: Lane, one: GpuInstruction) -> None:
 
 
 def _load_constant(lane: Lane, one: GpuInstruction) -> None:
-    match = CONSTANT.match(one.operands[1])
+    match = CONSTANT.match(one.operands[1].replace("[RZ]", "[0x0]"))
     place = REGISTER.match(one.operands[0])
     lane.forget(one)
     if match and place and set(one.modifiers) <= {"64", "128"}:
@@ -280,11 +267,35 @@ def _zero(lane: Lane, one: GpuInstruction) -> None:
 
 
 def _add(lane: Lane, one: GpuInstruction) -> None:
-    _set(lane, one, None if "64" in one.modifiers else total(_sources(lane, one)))
+    values = [*_sources(lane, one), *_carried(lane, one)]
+    told = [place for place in one.operands[1:3] if PREDICATE.match(place) and place not in _TRUE]
+    # Nothing less nothing carries, as what is subtracted is made of all its bits turned round, and one.
+    turned = any(text[0] == "-" and text[1:] != "RZ" and lane.value(text) == 0 for text in plain(one)[1:])
+    told_carry = None if len(told) != 1 or "X" in one.modifiers or turned else _carries(values)
+    _set(lane, one, None if "64" in one.modifiers else total(values))
+    if told_carry is not None:
+        lane.decide(told[0], told_carry)
+
+
+def _carries(values: Sequence[Value]) -> bool | None:
+    counters = [value for value in values if isinstance(value, Shifted)]
+    known = [value for value in values if isinstance(value, int | Span)]
+    return carries(known, counter=bool(counters)) if len(known) + len(counters) == len(values) else None
+
+
+def _carried(lane: Lane, one: GpuInstruction) -> list[Value]:
+    """Return what an instruction for upper words adds for sums of lower ones."""
+    if "X" not in one.modifiers:
+        return []
+    texts = list(takewhile(PREDICATE.match, reversed(one.operands)))
+    truths = [lane.truth(text) for text in texts]
+    return [int(truth) if isinstance(truth, bool) else None for truth in truths]
 
 
 def _multiply_add(lane: Lane, one: GpuInstruction) -> None:
     first, second, third = [*_sources(lane, one), 0][:3]
+    if carried := _carried(lane, one):
+        third = total([third, *carried])
     zero = first == 0 or second == 0
     factor: Value = first if second == 1 else 0 if zero else _product(first, second)
     upper = _upper(lane, one, [first, second]) if {"HI", "WIDE"} & set(one.modifiers) else None
@@ -306,10 +317,14 @@ def _upper(lane: Lane, one: GpuInstruction, factors: Sequence[Value]) -> Value:
     added = plain(one)[3] if len(plain(one)) > 3 else ""
     place = REGISTER.match(added)
     low, high = lane.value(added), lane.value(f"{place[1]}{int(place[2]) + 1}") if place else 0
-    if not isinstance(low, int) or not (place or added in _ZERO):
+    if not (isinstance(low, int) or (isinstance(low, Span) and low.least >= 0)) or not (place or added in _ZERO):
         return None
     signs = "U32" not in one.modifiers
-    return monotone(lambda a, b, c: (a * b + (c << 32) + low) >> 32, [*factors, high], is_signed=signs)
+
+    def upper(a: int, b: int, c: int, d: int = 0) -> int:
+        return (a * b + (c << 32) + (low if isinstance(low, int) else d)) >> 32
+
+    return monotone(upper, [*factors, high, *([low] if isinstance(low, Span) else [])], is_signed=signs)
 
 
 def _shift_add(lane: Lane, one: GpuInstruction) -> None:
@@ -390,7 +405,7 @@ _MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "
 def _compare(lane: Lane, one: GpuInstruction) -> None:
     relation, signed = one.modifiers[0], "U32" not in one.modifiers
     targets, (first, second) = one.operands[:2], [lane.value(text) for text in one.operands[2:4]]
-    with_it = lane.truth(one.operands[4]) if len(one.operands) == 5 else None
+    with_it = lane.truth(one.operands[4]) if len(one.operands) > 4 else None
     joined = next((word for word in one.modifiers if word in {"AND", "OR", "XOR"}), "")
     found: Truth = None
     if relation in _MIRRORED:
@@ -400,11 +415,24 @@ def _compare(lane: Lane, one: GpuInstruction) -> None:
             found = Test(relation, signed, first.register, first.offset, second)
         elif isinstance(first, int | Span) and isinstance(second, Shifted):
             found = Test(_MIRRORED[relation], signed, second.register, second.offset, first)
+    if "EX" in one.modifiers:
+        found = _extended(lane.truth(one.operands[-1]), found, first, second)
     opposite = not found if isinstance(found, bool) else found
     if isinstance(opposite, Test):
-        opposite = replace(opposite, negated=True)
+        opposite = replace(opposite, negated=not opposite.negated)
     for place, value in zip(targets, (found, opposite), strict=True):
         lane.decide(place, _joined(joined, value, with_it))
+
+
+def _extended(low: Truth, high: Truth, first: Value, second: Value) -> Truth:
+    """Return how numbers of 64 bits compare: as their upper words do, where these are equal as the lower ones."""
+    if not isinstance(first, int | Span) or not isinstance(second, int | Span):
+        # Loops end where a counter is a number, and run less than 2 ** 32 times: lower words tell.
+        return low if isinstance(low, Test) and low.relation in {"EQ", "NE"} else None
+    same = related("EQ", first, second, is_signed=True)
+    if isinstance(same, Split):
+        return same
+    return high if not same else None if isinstance(low, Mark) else low
 
 
 def _joined(how: str, first: Truth, second: Truth) -> Truth:
