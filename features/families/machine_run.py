@@ -82,11 +82,12 @@ class MachineRun:
         return kept(self.scop, "launches by code", whole, code, lambda: gpu_launches(whole, code))
 
     def accesses(self) -> float:
-        """Return the instructions of sub-groups that load or store, of any memory."""
+        """Return the instructions of sub-groups that load or store, of any memory but constants, whose way is apart."""
         if self.code is not None:
             return self.of_code("loads", "stores")
         found = instructions_of(self.scop, self.target.sub_group_size)
-        return self.at(QuasiPolynomial.total(count for kind, count in found.items() if kind.startswith("ldst")))
+        kinds = (kind for kind in found if kind.startswith("ldst") and kind != "ldst_constant")
+        return self.at(QuasiPolynomial.total(found[kind] for kind in kinds))
 
     def of_code(self, *names: str) -> float:
         """Return instructions of some classes in the compiled code, of all launches."""
