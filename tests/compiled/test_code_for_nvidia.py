@@ -8,7 +8,7 @@ import pytest
 
 from perflex.compiled.control_flow import UnknownFlowError
 from perflex.compiled.nvidia import cubin
-from perflex.compiled.nvidia.counts import launch_counts
+from perflex.compiled.nvidia.counts import block_runs, issued_counts, launch_counts
 from perflex.compiled.nvidia.cubin import GpuCode, compile_cuda, disassembled, kernel_facts, supported_architectures
 from perflex.errors import MissingExtraError
 
@@ -112,6 +112,23 @@ def test_numbers_of_64_bits_are_followed(architecture, kind, n):
         n = 256
     code, _ = built(body, architecture, arguments="float *x, size_t n")
     assert every_count(code, [None, n])["global_stores"] == pytest.approx(expected(n))
+
+
+@needs_tools
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if (v > 1) { CHAIN } x[threadIdx.x] = v;",
+        "if (v <= 1) return; CHAIN x[threadIdx.x] = v;",
+        "for (int k = 0; k < 4; ++k) { __syncthreads(); if (v > k) { CHAIN } } x[threadIdx.x] = v;",
+    ],
+)
+def test_of_branches_that_data_decide_the_longer_way_counts(body):
+    """As of the source, whose counts are bounds there."""
+    chain = "v = v * v + n; " * 50
+    code, _ = built(f"float v = x[threadIdx.x]; {body.replace('CHAIN', chain)}", "sm_90")
+    found = issued_counts(*block_runs(code, [None, 7], private=True))
+    assert found["float32"] == pytest.approx(50 * 8 * (4 if "for" in body else 1), rel=0.05)
 
 
 @needs_tools

@@ -25,7 +25,7 @@ from perflex.compiled.nvidia.cubin import INSTRUCTION_BYTES, GpuInstruction, dis
 from perflex.compiled.nvidia.flow import blocks_of, sliced, ways_of
 from perflex.compiled.nvidia.spans import DATA, IDS, Mark, Split, id_between
 from perflex.compiled.nvidia.values import Lane
-from perflex.compiled.nvidia.walks import Walks
+from perflex.compiled.nvidia.walks import RARE, Walks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,8 +40,6 @@ _SUB_GROUP = 32
 # Instructions that are looked at, at most, over all ranges of ids: some ten seconds.
 _MOST_STEPS = 500_000
 _AXES = "XYZ"
-# Cycles that a call is taken to cost, so that any other way is shorter.
-_CALL = 1e5
 # First and last ids along each axis, by the names of special registers.
 Box: TypeAlias = dict[str, tuple[int, int]]
 
@@ -65,8 +63,8 @@ def launch_counts(code: GpuCode, scalars: Sequence[int | None], *, accesses: boo
     """Return how many instructions all sub-groups of a launch issue, by `CLASSES` and in all; or how many accesses.
 
     Control flow is followed for ranges of work-groups and of work-items at once, which are divided where these do not
-    all go the same way. A sub-group runs what any of its work-items does. Of branches that data decide the shorter way
-    counts.
+    all go the same way. A sub-group runs what any of its work-items does. Of branches that data decide the longer way
+    counts, but for rare numbers (`walks`).
 
     Parameters
     ----------
@@ -104,7 +102,7 @@ def block_runs(
     """Return how often all sub-groups of a launch run the blocks of a kernel, and the blocks; as `launch_counts`.
 
     `private`: exact are accesses of work-items' own memory, where loops have some these; of others that data decide the
-    shorter way counts, too.
+    longer way counts, too.
     """
     blocks = _blocks(code, accesses=accesses)
     certain = _in_loops(blocks) if private else touches_memory
@@ -186,7 +184,7 @@ class _Executions:
         # Slow ways of divisions and roots, for numbers that are rare, call functions.
         calls = [any(one.name == "CALL" for one in block.instructions) for block in blocks]
         self.facts = [
-            BlockFacts(_CALL if call else 0.0, _block_counts(block)) for block, call in zip(blocks, calls, strict=True)
+            BlockFacts(RARE if call else 0.0, _block_counts(block)) for block, call in zip(blocks, calls, strict=True)
         ]
         self._known: dict[Ways, NDArray[np.float64]] = {}
         self._walking: dict[frozenset[tuple[int, int]], Walks] = {}
@@ -270,7 +268,7 @@ class _Executions:
         return self._walking[ways.edges]
 
     def runs(self, ways: Ways) -> NDArray[np.float64]:
-        """Return the executions of each block by one work-item, the shortest ones where data leave a choice."""
+        """Return the executions of each block by one work-item."""
         if ways not in self._known:
             self._known[ways] = self._found(ways)
         return self._known[ways]
@@ -282,9 +280,11 @@ class _Executions:
             place = self.blocks[loop.header].instructions[0].address
             msg = f"how often the loop at {place:#x} runs does not follow from sizes and ids"
             raise UnknownFlowError(msg)
+        edges = set(ways.edges)
         for number, why in ways.marks:
-            self._walks(ways).chosen(number, why)
-        runs, _ = block_executions(self.blocks, set(ways.edges), self.facts, trips, Totals({}, {}))
+            follower, _ = self._walks(ways).chosen(number, why)
+            edges -= {(number, other) for other in self.blocks[number].followers if other != follower}
+        runs, _ = block_executions(self.blocks, edges, self.facts, trips, Totals({}, {}))
         return self._checked(runs)
 
     def _checked(self, runs: NDArray[np.float64]) -> NDArray[np.float64]:

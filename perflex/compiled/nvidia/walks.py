@@ -1,4 +1,8 @@
-"""The way of work-items through a kernel, step by step; where data decide, the shorter way, if that may be taken."""
+"""The way of work-items through a kernel, step by step; where data decide, the longer way, if that may be taken.
+
+Some work-item of a sub-group nearly always takes it, as descriptions of sources count it. But functions that are called
+for rare numbers are not taken.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,10 @@ if TYPE_CHECKING:
 Visits: TypeAlias = "list[set[tuple[int, ...]]]"
 # Instructions that are carried out one by one at most.
 _LONGEST = 10**5
+
+
+# Cycles that a call of a function is taken to cost: compilers for GPUs leave those for rare numbers.
+RARE = 1e5
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,7 @@ class Walks:
     loops
         The kernel's.
     costs
-        What an execution of each block costs, for the shorter of two ways.
+        What an execution of each block costs, for the longer of two ways.
     certain
         Whether data must not decide if an instruction is executed.
     """
@@ -155,8 +163,9 @@ class Walks:
                 raise UnknownFlowError(msg)
         deciding = (one for other in first | second for one in self._deciding[other].instructions)
         changed = sorted({place for one in deciding for place in changed_by(one)})
-        shorter = min(block.followers, key=lambda one: self._cost(one, end))
-        return shorter, _Choice(end, frozenset(first & second | {end}), tuple(changed))
+        costs = {one: self._cost(one, end) for one in block.followers}
+        chosen = (max if max(costs.values()) < RARE else min)(costs, key=costs.__getitem__)
+        return chosen, _Choice(end, frozenset(first & second | {end}), tuple(changed))
 
     def _between(self, start: int, end: int) -> set[int]:
         """Return the blocks that may be come to before an end."""
