@@ -132,6 +132,22 @@ def test_of_branches_that_data_decide_the_longer_way_counts(body):
 
 
 @needs_tools
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("function", "expected"), [("sinf(v)", 23), ("tanf(v)", 22), ("powf(v, u)", 61), ("v / u", 10)]
+)
+def test_ways_for_rare_numbers_do_not_count(architecture, function, expected):
+    """Expected is what usual numbers take, found by hand in other code (`operation_slots`)."""
+    body = (
+        f"float s = 0, u = x[0]; for (int k = 0; k < n; ++k) {{ float v = x[k * 64 + threadIdx.x]; s += {function}; }}"
+    )
+    code, _ = built(f"{body} x[threadIdx.x] = s;", architecture)
+    plain, _ = built(f"{body.replace(function, 'v')} x[threadIdx.x] = s;", architecture)
+    counts = [issued_counts(*block_runs(each, [None, 10], private=True))["instructions"] for each in (code, plain)]
+    assert (counts[0] - counts[1]) / (10 * 8) == pytest.approx(expected, rel=0.5)
+
+
+@needs_tools
 def test_conversions_to_floats_are_data():
     """Divisions of floats have a slow way, which the operands decide."""
     code, _ = built("x[threadIdx.x] = threadIdx.x / (float)n + x[n] / (float)(n + threadIdx.x);", "sm_90")

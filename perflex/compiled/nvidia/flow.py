@@ -47,7 +47,7 @@ def blocks_of(instructions: Sequence[GpuInstruction]) -> tuple[GpuBlock, ...]:
     """Return the basic blocks of a kernel that can be reached; the last one is empty and stands for its end."""
     end = len(instructions)
     places = {one.address: number for number, one in enumerate(instructions)}
-    instructions = _with_far_jumps(instructions, places)
+    instructions = [_plainer(one, instructions, places) for one in instructions]
     starts = {0, end}
     for number, one in enumerate(instructions):
         if _ends_block(one):
@@ -77,16 +77,20 @@ def blocks_of(instructions: Sequence[GpuInstruction]) -> tuple[GpuBlock, ...]:
     return (*blocks, GpuBlock((), ()))
 
 
-def _with_far_jumps(instructions: Sequence[GpuInstruction], places: Mapping[int, int]) -> Sequence[GpuInstruction]:
-    """Return instructions with jumps in the place of calls from which nothing returns, as compilers leave loops."""
-    found = list(instructions)
-    for number, one in enumerate(instructions):
-        if one.name != "CALL" or "NOINC" not in one.modifiers or not one.operands[-1].startswith("0x"):
-            continue
+def _plainer(one: GpuInstruction, instructions: Sequence[GpuInstruction], places: Mapping[int, int]) -> GpuInstruction:
+    """Return what an instruction is that is seldom used so: a call as a jump, a copy of a predicate as a selection."""
+    if one.name == "CALL" and "NOINC" in one.modifiers and one.operands[-1].startswith("0x"):
+        # So compilers leave long loops.
         start = places.get(int(one.operands[-1], 0))
         if start is not None and not _returns(instructions, start, places):
-            found[number] = replace(one, name="BRA", modifiers=())
-    return found
+            return replace(one, name="BRA", modifiers=())
+    if one.name == "P2R" and one.operands[-2:-1] == ("RZ",) and not one.modifiers:
+        # A predicate is kept in a register, where its bit is.
+        mask = int(one.operands[-1], 0)
+        if mask.bit_count() == 1:
+            place = f"P{mask.bit_length() - 1}"
+            return replace(one, name="SEL", operands=(one.operands[0], hex(mask), "RZ", place), predicate="")
+    return one
 
 
 def _returns(instructions: Sequence[GpuInstruction], start: int, places: Mapping[int, int]) -> bool:

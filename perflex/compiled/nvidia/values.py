@@ -57,8 +57,8 @@ _ZERO, _TRUE = {"RZ", "URZ"}, {"PT", "UPT"}
 _OF_FLOATS = re.compile(r"(?!FLO)(?:[FDH]|I2F|MUFU)")
 
 
-# None where nothing was written yet, or where an action does not tell.
-Value: TypeAlias = int | Span | Shifted | Mark | None
+# None where nothing was written yet, or an action does not tell; a test where it is zero unless that holds.
+Value: TypeAlias = int | Span | Shifted | Test | Mark | None
 Truth: TypeAlias = bool | Test | Split | Mark | None
 
 
@@ -102,9 +102,7 @@ class Lane:
         """Return the value of a predicate, ``"P0"`` or ``"!P0"``; True for an empty text."""
         name = text.removeprefix("!")
         value = True if not name or name in _TRUE else self.predicates.get(name)
-        if not text.startswith("!") or value is None or isinstance(value, Split | Mark):
-            return value
-        return replace(value, negated=not value.negated) if isinstance(value, Test) else not value
+        return _opposite(value) if text.startswith("!") else value
 
     def value(self, text: str) -> Value:
         """Return the value of an operand of 32 bits."""
@@ -271,10 +269,10 @@ def _add(lane: Lane, one: GpuInstruction) -> None:
     told = [place for place in one.operands[1:3] if PREDICATE.match(place) and place not in _TRUE]
     # Nothing less nothing carries, as what is subtracted is made of all its bits turned round, and one.
     turned = any(text[0] == "-" and text[1:] != "RZ" and lane.value(text) == 0 for text in plain(one)[1:])
-    told_carry = None if len(told) != 1 or "X" in one.modifiers or turned else _carries(values)
+    carry = None if len(told) != 1 or "X" in one.modifiers or turned else _carries(values)
     _set(lane, one, None if "64" in one.modifiers else total(values))
-    if told_carry is not None:
-        lane.decide(told[0], told_carry)
+    if carry is not None:
+        lane.decide(told[0], carry)
 
 
 def _carries(values: Sequence[Value]) -> bool | None:
@@ -287,8 +285,7 @@ def _carried(lane: Lane, one: GpuInstruction) -> list[Value]:
     """Return what an instruction for upper words adds for sums of lower ones."""
     if "X" not in one.modifiers:
         return []
-    texts = list(takewhile(PREDICATE.match, reversed(one.operands)))
-    truths = [lane.truth(text) for text in texts]
+    truths = [lane.truth(text) for text in takewhile(PREDICATE.match, reversed(one.operands))]
     return [int(truth) if isinstance(truth, bool) else None for truth in truths]
 
 
@@ -367,12 +364,21 @@ def _shift(lane: Lane, one: GpuInstruction) -> None:
     _set(lane, one, result)
 
 
+def _opposite(value: Truth) -> Truth:
+    if isinstance(value, Test):
+        return replace(value, negated=not value.negated)
+    return not value if isinstance(value, bool) else value
+
+
 def _select(lane: Lane, one: GpuInstruction) -> None:
     chosen = lane.truth(one.operands[-1])
     first, second = _sources(lane, one)[:2]
     result: Value = None
     if isinstance(chosen, bool):
         result = first if chosen else second
+    elif isinstance(chosen, Test) and (first, second).count(0) == 1:
+        # So compilers keep a predicate in a register.
+        result = replace(chosen, negated=not chosen.negated) if first == 0 else chosen
     elif isinstance(chosen, Split):
         result = either(first, second, chosen.axes)
     _set(lane, one, result)
@@ -415,12 +421,11 @@ def _compare(lane: Lane, one: GpuInstruction) -> None:
             found = Test(relation, signed, first.register, first.offset, second)
         elif isinstance(first, int | Span) and isinstance(second, Shifted):
             found = Test(_MIRRORED[relation], signed, second.register, second.offset, first)
+        elif isinstance(first, Test) and second == 0 and relation in {"EQ", "NE"}:
+            found = first if relation == "NE" else _opposite(first)
     if "EX" in one.modifiers:
         found = _extended(lane.truth(one.operands[-1]), found, first, second)
-    opposite = not found if isinstance(found, bool) else found
-    if isinstance(opposite, Test):
-        opposite = replace(opposite, negated=not opposite.negated)
-    for place, value in zip(targets, (found, opposite), strict=True):
+    for place, value in zip(targets, (found, _opposite(found)), strict=True):
         lane.decide(place, _joined(joined, value, with_it))
 
 
@@ -462,7 +467,7 @@ def _combine(lane: Lane, one: GpuInstruction) -> None:
         elif len(tests) == 1 and found == {False: {False}, True: {True}}:
             result = tests[0]
         elif len(tests) == 1 and found == {False: {True}, True: {False}}:
-            result = replace(tests[0], negated=not tests[0].negated)
+            result = _opposite(tests[0])
         elif axes := axes_of(*values):
             result = Split(axes)
         lane.decide(place, result)

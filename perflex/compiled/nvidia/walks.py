@@ -1,11 +1,12 @@
 """The way of work-items through a kernel, step by step; where data decide, the longer way, if that may be taken.
 
-Some work-item of a sub-group nearly always takes it, as descriptions of sources count it. But functions that are called
-for rare numbers are not taken.
+Some work-item of a sub-group nearly always takes it, as descriptions of sources count it. But what is for rare numbers
+is not taken: functions that are called, and the longer way behind a test for huge numbers.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from perflex.compiled.control_flow import UnknownFlowError, dominators_of
 from perflex.compiled.nvidia.cubin import INSTRUCTION_BYTES
 from perflex.compiled.nvidia.flow import taken
-from perflex.compiled.nvidia.operands import changed_by
+from perflex.compiled.nvidia.operands import NAME, changed_by
 from perflex.compiled.nvidia.spans import UNDESCRIBED, Mark, Split
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ _LONGEST = 10**5
 
 # Cycles that a call of a function is taken to cost: compilers for GPUs leave those for rare numbers.
 RARE = 1e5
+# Sines of larger numbers are found in another way.
+_HUGE = 1e5
+_NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?$")
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,16 @@ def _met(choices: list[_Choice], number: int, lane: Lane) -> list[_Choice]:
         if number in choice.shared:
             lane.spoil(choice.changed)
     return [choice for choice in choices if choice.end != number]
+
+
+def _is_for_huge_numbers(block: GpuBlock) -> bool:
+    """Return whether the jump that ends a block is decided by how a float compares with a huge number, or infinity."""
+    *before, jump = block.instructions
+    deciding = set(NAME.findall(" ".join((jump.predicate, *jump.operands))))
+    last = next((one for one in reversed(before) if not deciding.isdisjoint(changed_by(one))), None)
+    if last is None or not last.name.endswith("SETP") or last.name.startswith(("I", "U")):
+        return False
+    return any("INF" in text or (_NUMBER.match(text) and float(text) >= _HUGE) for text in last.operands)
 
 
 class Walks:
@@ -164,7 +178,8 @@ class Walks:
         deciding = (one for other in first | second for one in self._deciding[other].instructions)
         changed = sorted({place for one in deciding for place in changed_by(one)})
         costs = {one: self._cost(one, end) for one in block.followers}
-        chosen = (max if max(costs.values()) < RARE else min)(costs, key=costs.__getitem__)
+        rare = max(costs.values()) >= RARE or _is_for_huge_numbers(block)
+        chosen = (min if rare else max)(costs, key=costs.__getitem__)
         return chosen, _Choice(end, frozenset(first & second | {end}), tuple(changed))
 
     def _between(self, start: int, end: int) -> set[int]:
