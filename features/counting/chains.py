@@ -14,23 +14,20 @@ Chains = dict[tuple[int, tuple[int, ...]], dict[str, list["Statement"]]]
 def chains_of(scop: Scop, *, barriers_end_them: bool = True) -> Chains:
     """Return a kernel's chains; those of several variables in the same loops run beside each other."""
     chains: Chains = defaultdict(lambda: defaultdict(list))
+    # Where each iteration sets a variable afresh, nothing waits for the one before.
+    begun = {
+        (one.launch, sequential_loops(scop, one), one.resets)
+        for one in scop.statements
+        if one.resets and not one.guarded
+    }
     for one in scop.statements:
         # What is left of a loop with a barrier in each iteration are the loops inside of it.
         loops = sequential_loops(scop, one)
         held = max(0, loops_with_barriers(scop, one) - host_loops(scop, one))
-        if one.recurrence and len(loops) > (held if barriers_end_them else 0) and not _begins_anew(scop, one, loops):
+        anew = one.recurrence is not None and (one.launch, loops, one.recurrence.variable) in begun
+        if one.recurrence and len(loops) > (held if barriers_end_them else 0) and not anew:
             chains[one.launch, loops][one.recurrence.variable].append(one)
     return chains
-
-
-def _begins_anew(scop: Scop, update: Statement, loops: tuple[int, ...]) -> bool:
-    """Return whether each iteration sets the variable of an update afresh: then nothing waits for the one before."""
-    variable = None if update.recurrence is None else update.recurrence.variable
-    return any(
-        one.resets == variable and one.launch == update.launch and not one.guarded
-        for one in scop.statements
-        if sequential_loops(scop, one) == loops
-    )
 
 
 def sequential_loops(scop: Scop, statement: Statement | Barrier) -> tuple[int, ...]:

@@ -101,8 +101,8 @@ def block_runs(
 ) -> tuple[list[float], tuple[GpuBlock, ...]]:
     """Return how often all sub-groups of a launch run the blocks of a kernel, and the blocks; as `launch_counts`.
 
-    `private`: exact are accesses of work-items' own memory, where loops have some these; of others that data decide the
-    longer way counts, too.
+    `private`: data may decide accesses, but not those of work-items' own memory; where loops have such accesses, those
+    outside of loops may be decided by data, too.
     """
     blocks = _blocks(code, accesses=accesses)
     certain = _in_loops(blocks) if private else touches_memory
@@ -120,7 +120,10 @@ def block_runs(
 
 
 def _in_loops(blocks: Sequence[GpuBlock]) -> Callable[[GpuInstruction], bool]:
-    """Return which instructions are barriers, or access work-items' own memory in loops; where none does, outside."""
+    """Return whether data must not decide an instruction: a barrier, or an access of work-items' own memory.
+
+    Where loops have such accesses, only these.
+    """
     inside = frozenset[int]().union(*(loop.body for loop in loops_of(blocks)))
     held = {one.address for number in inside for one in blocks[number].instructions if private_words(one) is not None}
     # What is outside runs once at most.

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from perflex.compiled.control_flow import UnknownFlowError
-from perflex.compiled.nvidia.operands import NAME, REGISTER, changed_by, inputs_of, width_of
+from perflex.compiled.nvidia.operands import NAME, NUMBER, REGISTER, changed_by, inputs_of, width_of
 from perflex.compiled.nvidia.spans import UNDESCRIBED, Mark, Shifted, Span, Split, Test, axes_of, compare, ends, merged
 from perflex.compiled.nvidia.values import Lane, total
 
@@ -78,14 +78,14 @@ def blocks_of(instructions: Sequence[GpuInstruction]) -> tuple[GpuBlock, ...]:
 
 
 def _plainer(one: GpuInstruction, instructions: Sequence[GpuInstruction], places: Mapping[int, int]) -> GpuInstruction:
-    """Return what an instruction is that is seldom used so: a call as a jump, a copy of a predicate as a selection."""
+    """Return an instruction in a plainer form: a jump for a call that never returns, a selection for P2R."""
     if one.name == "CALL" and "NOINC" in one.modifiers and one.operands[-1].startswith("0x"):
         # So compilers leave long loops.
         start = places.get(int(one.operands[-1], 0))
         if start is not None and not _returns(instructions, start, places):
             return replace(one, name="BRA", modifiers=())
-    if one.name == "P2R" and one.operands[-2:-1] == ("RZ",) and not one.modifiers:
-        # A predicate is kept in a register, where its bit is.
+    if one.name == "P2R" and one.operands[-2:-1] == ("RZ",) and NUMBER.match(one.operands[-1]) and not one.modifiers:
+        # Of the predicates, those whose bits the mask has are kept in a register.
         mask = int(one.operands[-1], 0)
         if mask.bit_count() == 1:
             place = f"P{mask.bit_length() - 1}"
@@ -369,9 +369,10 @@ def _iterations(
 def _iteration(
     loop: Loop, blocks: Sequence[GpuBlock], begin: tuple[Lane, Lane], changed: Mapping[str, Shifted]
 ) -> dict[tuple[int, int], Lane]:
-    """Return what is known on the edges of a loop in an iteration, before which registers were what they are called.
+    """Return what is known on the edges of a loop in any of its iterations.
 
-    `begin` are what is known before the loop, and before any iteration.
+    `begin` is what is known before the loop, and before any iteration; `changed` are the registers that iterations
+    change, as they are when one begins.
     """
     start, inner = begin[0], begin[1].copy()
     inner.registers |= changed

@@ -267,9 +267,9 @@ def _zero(lane: Lane, one: GpuInstruction) -> None:
 def _add(lane: Lane, one: GpuInstruction) -> None:
     values = [*_sources(lane, one), *_carried(lane, one)]
     told = [place for place in one.operands[1:3] if PREDICATE.match(place) and place not in _TRUE]
-    # Nothing less nothing carries, as what is subtracted is made of all its bits turned round, and one.
-    turned = any(text[0] == "-" and text[1:] != "RZ" and lane.value(text) == 0 for text in plain(one)[1:])
-    carry = None if len(told) != 1 or "X" in one.modifiers or turned else _carries(values)
+    # Subtracting zero carries, though zero is what is added: whether is not told.
+    zero = any(text[0] == "-" and text[1:] != "RZ" and lane.value(text) == 0 for text in plain(one)[1:])
+    carry = None if len(told) != 1 or "X" in one.modifiers or zero else _carries(values)
     _set(lane, one, None if "64" in one.modifiers else total(values))
     if carry is not None:
         lane.decide(told[0], carry)
@@ -285,8 +285,10 @@ def _carried(lane: Lane, one: GpuInstruction) -> list[Value]:
     """Return what an instruction for upper words adds for sums of lower ones."""
     if "X" not in one.modifiers:
         return []
-    truths = [lane.truth(text) for text in takewhile(PREDICATE.match, reversed(one.operands))]
-    return [int(truth) if isinstance(truth, bool) else None for truth in truths]
+    texts = takewhile(PREDICATE.match, reversed(one.operands)) if "WIDE" not in one.modifiers else ()
+    truths = [lane.truth(text) for text in texts]
+    # Before Volta no operand shows the carry; of pairs it is not known where it is added.
+    return [int(truth) if isinstance(truth, bool) else None for truth in truths or [None]]
 
 
 def _multiply_add(lane: Lane, one: GpuInstruction) -> None:
@@ -295,7 +297,7 @@ def _multiply_add(lane: Lane, one: GpuInstruction) -> None:
         third = total([third, *carried])
     zero = first == 0 or second == 0
     factor: Value = first if second == 1 else 0 if zero else _product(first, second)
-    upper = _upper(lane, one, [first, second]) if {"HI", "WIDE"} & set(one.modifiers) else None
+    upper = _upper(lane, one, [first, second]) if {"HI", "WIDE"} & set(one.modifiers) and third is not None else None
     _set(lane, one, upper if "HI" in one.modifiers else total([factor, third]))
     place = REGISTER.match(one.operands[0])
     if "WIDE" in one.modifiers and place:
@@ -317,11 +319,8 @@ def _upper(lane: Lane, one: GpuInstruction, factors: Sequence[Value]) -> Value:
     if not (isinstance(low, int) or (isinstance(low, Span) and low.least >= 0)) or not (place or added in _ZERO):
         return None
     signs = "U32" not in one.modifiers
-
-    def upper(a: int, b: int, c: int, d: int = 0) -> int:
-        return (a * b + (c << 32) + (low if isinstance(low, int) else d)) >> 32
-
-    return monotone(upper, [*factors, high, *([low] if isinstance(low, Span) else [])], is_signed=signs)
+    fixed, given = (low, []) if isinstance(low, int) else (0, [low])
+    return monotone(lambda a, b, c, d=fixed: (a * b + (c << 32) + d) >> 32, [*factors, high, *given], is_signed=signs)
 
 
 def _shift_add(lane: Lane, one: GpuInstruction) -> None:
