@@ -1,4 +1,4 @@
-"""Child processes that may crash or hang: started, waited for or asked within a limit, ended with all they started.
+"""Child processes that may crash or hang: asked to call functions within a limit, ended with all they started.
 
 Each is a new interpreter with an entry of its own, neither a fork (drivers do not survive that) nor a spawn of
 `multiprocessing` (which runs the user's main module again). It leads a session and process group of its own: Ctrl-C in
@@ -8,6 +8,7 @@ a terminal reaches the parent alone, and ending the group ends the compilers tha
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import select
 import signal
@@ -15,14 +16,20 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from perflex.errors import PerflexError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
     from concurrent.futures import ProcessPoolExecutor
+
+_Result = TypeVar("_Result")
 
 # How long a process that is asked to end may take, and one that ends of itself, or a killed one that a driver holds.
 # Processes that the parent forked may hold its end of standard input open; so its death is looked for, too.
@@ -47,74 +54,102 @@ class ChildLostError(Exception):
         self.kind = kind
 
 
-class ChildProcess:
-    """A Python process that does its work without being asked, and prints what comes out.
+class RemoteProcess:
+    """A Python process that calls functions as it is asked to: those of modules, by name, with arguments as pickles.
 
-    Its words are options, module or script, and arguments of the interpreter; variables come beside the parent's. What
-    it prints on standard output is thrown away unless `keeps_output`. An OSError where no process can be started.
+    Variables come beside the parent's. What it prints on standard output is thrown away. An OSError where no process
+    can be started.
     """
 
-    def __init__(
-        self,
-        words: Sequence[str],
-        variables: Mapping[str, str] | None = None,
-        *,
-        keeps_output: bool = False,
-        pass_fds: Sequence[int] = (),
-    ) -> None:
+    def __init__(self, variables: Mapping[str, str] | None = None) -> None:
         # What this process can import, the child can, too, wherever the user's main module changed the path.
         path = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        self._process = subprocess.Popen(  # noqa: S603 - perflex's own modules
-            [sys.executable, *words],
-            stdin=subprocess.PIPE,  # its end tells a child that the parent is gone
-            stdout=subprocess.PIPE if keeps_output else subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=os.environ | path | dict(variables or {}),
-            pass_fds=tuple(pass_fds),
-            start_new_session=True,
-        )
-        self._errors = StreamReader(self._process.stderr, _TAIL_BYTES)
-        self._output = StreamReader(self._process.stdout) if keeps_output else None
+        self._connection, theirs = Pipe()
+        self._answered = False
+        with theirs:  # only the child is to hold it open, so that its end shows here
+            code = f"from perflex.child_process import answer_calls; answer_calls({theirs.fileno()})"
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 - perflex's own module
+                    # Its own warnings are to stay quiet: what the user makes of warnings is not meant for drivers.
+                    [sys.executable, "-P", "-W", "ignore", "-c", code],
+                    stdin=subprocess.PIPE,  # its end tells a child that the parent is gone
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    env=os.environ | path | dict(variables or {}),
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+            except OSError:
+                self._connection.close()
+                raise
+        self._errors = StreamReader(self._process.stderr)
 
     @property
-    def exit_code(self) -> int | None:
-        """As `subprocess.Popen.returncode`: negative for a signal, None before the end was waited for."""
-        return self._process.returncode
+    def alive(self) -> bool:
+        """Whether the process can be asked anything."""
+        return not self._connection.closed and not self._has_ended()
 
-    @property
-    def output(self) -> bytes:
-        """What it has printed so far."""
-        return b"" if self._output is None else self._output.tail
+    def call(self, function: Callable[..., _Result], *arguments: object, limit_s: float) -> _Result:
+        """Return what a function makes of arguments in the process.
 
-    def last_words(self, begun: int = 0) -> str:
-        """Return the last informative line on standard error, leaving out so many bytes at the beginning."""
-        return self._errors.last_line(begun)
+        Raises
+        ------
+        ChildLostError
+            The process crashed, or exceeded the limit and was ended.
+        PerflexError
+            The function raised it.
+        RuntimeError
+            The function raised anything else, an error of perflex. The process is ended.
+        """
+        # What it wrote before has nothing to do with this call, unless it never got so far as to answer one.
+        begun = self._errors.count if self._answered else 0
+        self._answered = False
+        try:
+            self._connection.send((function, arguments))
+            # At the end of the connection poll is true, too; then recv raises EOFError.
+            if not self._connection.poll(limit_s):
+                reason = f"no end within {limit_s:.3g} s"
+                raise ChildLostError(reason, kind="hang")
+            happened, result = self._connection.recv()
+            if happened == "broken":
+                msg = f"a process that perflex started failed, which is an error of perflex:\n{result}"
+                raise RuntimeError(msg)
+            self._answered = True
+        # Pipe() is a socket pair: its other end's death is an end of file, or a reset where a request was left unread.
+        except (EOFError, BrokenPipeError, ConnectionResetError) as error:
+            raise ChildLostError(self._how_it_ended(begun), kind="crash") from error
+        finally:
+            # After an interrupt, too: the answer is still to come, and would be taken for that of the next call.
+            if not self._answered:
+                self.end()
+        if happened == "raised":
+            raise result
+        return cast("_Result", result)
 
-    def wait(self, limit_s: float) -> bool:
-        """Let it end by itself within a limit, then end what is left of its process group; return whether it did."""
-        by_itself = self._ends_within(limit_s)
+    def end(self, *, at_once: bool = True) -> None:
+        """End it and all it started, at once or with some time to end by itself now that the parent is done."""
+        if self._connection.closed:
+            return
+        self._connection.close()
+        if at_once:
+            self._close_input()
+            self._signal(signal.SIGTERM)
+        self._wait(_GRACE_S if at_once else _END_LIMIT_S)
+
+    def kill(self) -> None:
+        """Kill it and all it started, from any thread; who waits for its answer learns of it, and ends what is left."""
+        self._signal(signal.SIGKILL)
+
+    def _wait(self, limit_s: float) -> None:
+        """Let it end by itself within a limit, then end what is left of its process group."""
+        self._ends_within(limit_s)
         if self._process.returncode is None:
             # Before the exit code is taken, for after that the group's number could be another's.
             self._signal(signal.SIGKILL)
             with suppress(subprocess.TimeoutExpired):  # a driver can keep even a killed process as long as it likes
                 self._process.wait(_END_LIMIT_S)
         self._close_input()
-        for reader in (self._errors, self._output):
-            if reader is not None:
-                reader.finish()
-        return by_itself
-
-    def end(self, *, at_once: bool = True) -> None:
-        """End it and all it started, at once or with some time to end by itself now that the parent is done."""
-        self._close_input()
-        if at_once and self._process.returncode is None:
-            self._signal(signal.SIGTERM)
-        self.wait(_GRACE_S if at_once else _END_LIMIT_S)
-
-    def kill(self) -> None:
-        """Kill it and all it started, from any thread; `wait` is still to be called, and may be waiting already."""
-        if self._process.returncode is None:
-            self._signal(signal.SIGKILL)
+        self._errors.finish()
 
     def _close_input(self) -> None:
         with suppress(OSError):
@@ -128,74 +163,24 @@ class ChildProcess:
             return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
         return True
 
-    def _ends_within(self, limit_s: float) -> bool:
+    def _ends_within(self, limit_s: float) -> None:
         # Polled: Popen.wait would take the exit code, and with it free the group's number before the group is ended.
         end, pause = time.monotonic() + limit_s, 0.001
-        while not self._has_ended():
-            left = end - time.monotonic()
-            if left <= 0:
-                return False
+        while not self._has_ended() and (left := end - time.monotonic()) > 0:
             time.sleep(min(pause, left))
             pause = min(2 * pause, 0.02)
-        return True
 
     def _signal(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
-
-
-class AskedProcess(ChildProcess):
-    """A Python process that answers requests over a connection, whose file descriptor is its last argument."""
-
-    def __init__(self, words: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
-        self._connection, theirs = Pipe()
-        self._answered = False
-        with theirs:  # only the child is to hold it open, so that its end shows here
-            try:
-                super().__init__([*words, str(theirs.fileno())], variables, pass_fds=[theirs.fileno()])
-            except OSError:
-                self._connection.close()
-                raise
-
-    @property
-    def alive(self) -> bool:
-        """Whether the process can be asked anything."""
-        return not self._connection.closed and not self._has_ended()
-
-    def ask(self, request: object, limit_s: float) -> Any:
-        """Send a request and return the answer; a ChildLostError where the process crashed or exceeded the limit."""
-        # What it wrote before has nothing to do with this request, unless it never got so far as to answer one.
-        begun = self._errors.count if self._answered else 0
-        self._answered = False
-        try:
-            self._connection.send(request)
-            # At the end of the connection poll is true, too; then recv raises EOFError.
-            if not self._connection.poll(limit_s):
-                reason = f"no end within {limit_s:.3g} s"
-                raise ChildLostError(reason, kind="hang")
-            answer = self._connection.recv()
-            self._answered = True
-        # Pipe() is a socket pair: its other end's death is an end of file, or a reset where a request was left unread.
-        except (EOFError, BrokenPipeError, ConnectionResetError) as error:
-            raise ChildLostError(self._how_it_ended(begun), kind="crash") from error
-        finally:
-            # After an interrupt, too: the answer is still to come, and would be taken for that of the next request.
-            if not self._answered:
-                self.end()
-        return answer
-
-    def end(self, *, at_once: bool = True) -> None:
-        """End it and all it started, at once or with some time to end by itself now that the parent is done."""
-        if not self._connection.closed:
-            self._connection.close()
-            super().end(at_once=at_once)
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
 
     def _how_it_ended(self, begun: int) -> str:
         """Wait for the end that it comes to by itself, and say how, with what it wrote on standard error last."""
         self._connection.close()
         # Standard input stays open meanwhile: its end would end the process in another way than its own.
-        self.wait(_END_LIMIT_S)
-        code, last = self.exit_code, self.last_words(begun)
+        self._wait(_END_LIMIT_S)
+        code, last = self._process.returncode, self._errors.last_line(begun)
         ending = "ended without a word"
         if code is not None:
             ending = signal_name(-code) if code < 0 else f"exit code {code}"
@@ -206,12 +191,11 @@ class AskedProcess(ChildProcess):
 
 
 class StreamReader:
-    """Reads a stream to its end, so that its writer never waits: `count` bytes so far, all or the last in `tail`."""
+    """Reads a stream to its end, so that its writer never waits: `count` bytes so far, the last of them kept."""
 
-    def __init__(self, stream: Any, most_bytes: int = sys.maxsize) -> None:
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self._most_bytes = most_bytes
-        self.tail = b""
+        self._tail = b""
         self.count = 0
         # A daemon: a left-behind process that holds the stream open must not keep this one from its end.
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -220,7 +204,7 @@ class StreamReader:
     def _read(self) -> None:
         # os.read returns what there is; the stream's own read would wait for the whole number of bytes.
         while data := os.read(self._stream.fileno(), 1 << 16):
-            self.tail = (self.tail + data)[-self._most_bytes :]
+            self._tail = (self._tail + data)[-_TAIL_BYTES:]
             self.count += len(data)
 
     def finish(self) -> None:
@@ -234,13 +218,34 @@ class StreamReader:
         """Return the last informative line of what came after the first `begun` bytes."""
         new = max(0, self.count - begun)
         # Not [-0:], which is all of it; and the cut of the tail may fall within a character.
-        text = self.tail[-new:].decode(errors="replace") if new else ""
+        text = self._tail[-new:].decode(errors="replace") if new else ""
         lines = [line.strip() for line in text.splitlines() if line.strip() and not _STACK_DUMP.match(line.strip())]
         return lines[-1][:_MOST_CHARACTERS] if lines else ""
 
 
+def answer_calls(descriptor: int) -> None:
+    """Be the process of a `RemoteProcess`: call functions until the connection ends."""
+    end_with_parent()
+    connection: Connection[Any, Any]
+    with Connection(descriptor) as connection:
+        while True:
+            try:
+                request = connection.recv_bytes()
+            except (EOFError, ConnectionResetError):
+                break
+            try:
+                function, arguments = pickle.loads(request)  # noqa: S301 - the parent's
+                answer = pickle.dumps(("done", function(*arguments)))
+            except PerflexError as error:
+                answer = pickle.dumps(("raised", error))
+            except Exception:  # noqa: BLE001 - an error of perflex is no crash of a driver
+                answer = pickle.dumps(("broken", traceback.format_exc()))
+            connection.send_bytes(answer)
+    os._exit(0)  # drivers crash and hang at the end of processes, too
+
+
 def end_with_parent() -> None:
-    """Watch, in a child that `ChildProcess` started, for the parent's end; then end the child and all it started.
+    """Watch, in a child that `RemoteProcess` started, for the parent's end; then end the child and all it started.
 
     A driver that hangs keeps a process alive that no terminal reaches: it leads a session of its own.
     """

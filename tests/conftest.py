@@ -12,10 +12,10 @@ import pytest
 from hypothesis.internal.conjecture import providers
 
 from perflex import list_devices
-from perflex.devices.survey import find_vendors, show_to_loader
+from perflex.devices.drivers import find_drivers, set_icd_folder
 
 # Before any test queries platforms: a loader looks for drivers only once per process.
-show_to_loader(find_vendors())
+set_icd_folder(find_drivers())
 
 # A shell ignores interrupts in what it runs in the background; tests send some, to themselves and to their children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -66,8 +66,8 @@ def _same_on_each_machine(request, monkeypatch):
     monkeypatch.setattr("perflex.devices.listing._listed", lambda: ((), ()))
     monkeypatch.setattr("perflex.devices.cuda.linker_cache", dict)
     monkeypatch.setattr("perflex.devices.cuda.DRIVER_FOLDERS", ())
-    monkeypatch.setattr("perflex.devices.survey.cupy_is_installed", lambda: False)
-    monkeypatch.setattr("perflex.devices.survey._TIME_LIMIT_S", 120.0)
+    monkeypatch.setattr("perflex.devices.probing.cupy_is_installed", lambda: False)
+    monkeypatch.setattr("perflex.devices.probing._TIME_LIMIT_S", 120.0)
     monkeypatch.setattr("perflex.child_process._END_LIMIT_S", 120.0)
 
 

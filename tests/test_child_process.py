@@ -9,103 +9,96 @@ from multiprocessing import get_context
 
 import pytest
 
-from perflex.child_process import AskedProcess, ChildLostError, ChildProcess, StreamReader, process_pool
+from perflex.child_process import ChildLostError, RemoteProcess, StreamReader, process_pool
+from perflex.errors import MeasurementError
+from support import called
 from support.processes import gone
 
 # A net: beside other work a process takes many times as long to begin.
 LIMIT_S = 120
-ANSWERING = """
-import os, signal, subprocess, sys, time
-from multiprocessing.connection import Connection
-
-with Connection(int(sys.argv[1])) as connection:
-    while True:
-        try:
-            request = connection.recv()
-        except EOFError:
-            break
-        if request == "hang":
-            helper = subprocess.Popen(["sleep", "60"])
-            print(helper.pid, file=sys.stderr, flush=True)
-            time.sleep(60)
-        elif request == "crash":
-            print("about to crash", file=sys.stderr, flush=True)
-            os.kill(os.getpid(), signal.SIGSEGV)
-        elif request == "write":
-            print("some remark", file=sys.stderr, flush=True)
-        connection.send(request)
-"""
 
 
 @pytest.fixture
 def child():
-    return AskedProcess(["-c", ANSWERING])
+    started = RemoteProcess({"SOME": "value"})
+    yield started
+    started.end()
 
 
-def test_requests_are_answered_until_the_end(child):
-    assert [child.ask(request, LIMIT_S) for request in (1, "two", (3, None))] == [1, "two", (3, None)]
+def test_functions_are_called_until_the_end(child):
+    assert [child.call(called.same, *given, limit_s=LIMIT_S) for given in ((1,), ("two", (3, None)))] == [
+        (1,), ("two", (3, None)),
+    ]  # fmt: skip
+    assert child.call(os.getenv, "SOME", limit_s=LIMIT_S) == "value"
+    child.call(called.write, limit_s=LIMIT_S)
     assert child.alive
     child.end(at_once=False)
     assert not child.alive
-    assert child.exit_code == 0
+    assert child._process.returncode == 0
     child.end()
+
+
+def test_errors_of_perflex_are_told_from_others(child):
+    with pytest.raises(MeasurementError, match=r"^no such kernel$") as caught:
+        child.call(called.refuse, limit_s=LIMIT_S)
+    assert caught.value.context == {"kernel": "k"}
+    assert child.alive
+    # What neither a driver nor a kernel is to blame for ends the process.
+    with pytest.raises(RuntimeError, match=r"(?s)failed, which is an error of perflex:.*answer_calls.*TypeError"):
+        child.call(len, limit_s=LIMIT_S)
+    assert not child.alive
+
+
+def test_an_answer_that_cannot_be_sent_is_an_error_of_perflex(child):
+    with pytest.raises(RuntimeError, match=r"(?s)an error of perflex:.*[pP]ickle"):
+        child.call(called.not_sent, limit_s=LIMIT_S)
 
 
 @pytest.mark.machine
 def test_what_hangs_is_ended_with_what_it_started(child):
-    child.ask(1, LIMIT_S)
+    child.call(called.same, limit_s=LIMIT_S)
     with pytest.raises(ChildLostError, match=r"^no end within 1 s$") as caught:
-        child.ask("hang", 1)
+        child.call(called.hang, limit_s=1)
     assert caught.value.kind == "hang"
     assert not child.alive
-    assert gone(int(child.last_words()))
+    assert gone(int(child._errors.last_line()))
 
 
-def test_a_crash_is_told_with_the_last_words_of_that_request(child):
-    child.ask("write", LIMIT_S)
+def test_a_crash_is_told_with_the_last_words_of_that_call(child):
+    child.call(called.write, limit_s=LIMIT_S)
     with pytest.raises(ChildLostError, match=r"^SIGSEGV; its last output: about to crash$") as caught:
-        child.ask("crash", LIMIT_S)
+        child.call(called.crash, limit_s=LIMIT_S)
     assert caught.value.kind == "crash"
 
 
 @pytest.mark.machine
 def test_a_process_that_was_killed_may_have_run_out_of_memory(child):
-    child.ask("write", LIMIT_S)
+    child.call(called.write, limit_s=LIMIT_S)
     threading.Timer(0.3, os.kill, (child._process.pid, signal.SIGKILL)).start()
-    with pytest.raises(ChildLostError, match=r"^SIGKILL, as the system does when memory runs out; its last"):
-        child.ask("hang", LIMIT_S)
+    with pytest.raises(ChildLostError, match=r"^SIGKILL, as the system does when memory runs out"):
+        child.call(time.sleep, 60, limit_s=LIMIT_S)
 
 
 @pytest.mark.machine
 def test_an_interrupted_process_is_not_asked_again(child):
-    child.ask(1, LIMIT_S)
+    child.call(called.same, limit_s=LIMIT_S)
     pid = child._process.pid
     threading.Timer(0.3, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
-        child.ask("hang", LIMIT_S)
+        child.call(called.hang, limit_s=LIMIT_S)
     assert not child.alive
     assert gone(pid)
 
 
-def test_a_process_that_does_not_start_is_told_with_its_words():
-    child = AskedProcess(["-c", "raise SystemExit('no such module')"])
+def test_a_process_that_does_not_start_is_told_with_its_words(monkeypatch, tmp_path):
+    program = tmp_path / "python"
+    monkeypatch.setattr(sys, "executable", str(program))
+    with pytest.raises(OSError, match="No such file"):
+        RemoteProcess()
+    program.write_text("#!/bin/sh\necho no such module >&2\nexit 1\n", encoding="ascii")
+    program.chmod(0o755)
     with pytest.raises(ChildLostError, match=r"^exit code 1; its last output: no such module$"):
-        child.ask(1, LIMIT_S)
-
-
-@pytest.mark.machine
-def test_output_and_end_of_a_process_that_is_not_asked():
-    fine = ChildProcess(["-c", "import os; print(os.environ['SOME'])"], {"SOME": "value"}, keeps_output=True)
-    assert fine.wait(LIMIT_S)
-    assert (fine.exit_code, fine.output, fine.last_words()) == (0, b"value\n", "")
-    failing = ChildProcess(["-c", "1 / 0"])
-    assert failing.wait(LIMIT_S)
-    assert (failing.exit_code, failing.last_words()) == (1, "ZeroDivisionError: division by zero")
-    code = "import subprocess; print(subprocess.Popen(['sleep', '60']).pid, flush=True); input()"
-    slow = ChildProcess(["-c", code], keeps_output=True)
-    assert not slow.wait(1)
-    assert slow.exit_code == -signal.SIGKILL
-    assert gone(int(slow.output))
+        RemoteProcess().call(called.same, limit_s=LIMIT_S)
 
 
 def test_stack_dumps_are_no_last_words():

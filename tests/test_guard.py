@@ -21,10 +21,9 @@ import ctypes, os, signal, sys, time
 from perflex import guard
 
 guard.start()
-from perflex.child_process import ChildProcess
+from perflex.child_process import RemoteProcess
 
-code = "from perflex.child_process import end_with_parent; end_with_parent(); import time; time.sleep(60)"
-child = ChildProcess(["-c", code])
+child = RemoteProcess()
 print(os.getpid(), child._process.pid, flush=True)
 {rest}
 """
@@ -177,7 +176,7 @@ def test_processes_that_left_the_command_end_with_it(seconds):
 
 
 def test_interrupts_that_were_ignored_still_are():
-    code = COMMAND.format(rest="child.kill(); child.wait(1); time.sleep(2)")
+    code = COMMAND.format(rest="child.end(); time.sleep(2)")
     words = ["sh", "-c", 'trap "" INT; exec "$0" -c "$1"', sys.executable, code]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as guard:
         guard.stdout.readline()

@@ -18,12 +18,12 @@ from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
 from math import comb
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from perflex.child_process import AskedProcess, ChildLostError
+from perflex.child_process import ChildLostError, RemoteProcess
 from perflex.errors import UnsupportedKernelError
+from perflex.features.polynomials.card_worker import count
 from perflex.isl import ISL_LOCK, isl
 
 # Processor time after which a count at given sizes ends in an error. The operations allowed take a few seconds of it.
@@ -45,7 +45,7 @@ class CardProcess:
 
     def _forget(self) -> None:
         self._lock = Lock()
-        self._worker: AskedProcess | None = None
+        self._worker: RemoteProcess | None = None
 
     def card(self, points: str, assumptions: str, operations: int, seconds: float | None = None) -> str | None:
         """Return the number of points of a set as isl's text of a piecewise quasi-polynomial.
@@ -55,7 +55,7 @@ class CardProcess:
         with self._lock:
             try:
                 asked = (seconds or _NET_S, operations, points, assumptions)
-                answer: str | None = self._running().ask(asked, _LONGEST_WAIT_S)
+                answer = self._running().call(count, *asked, limit_s=_LONGEST_WAIT_S)
                 if answer is None and seconds:
                     return None
                 reason = f"it took {_NET_S:g} s of processor time"
@@ -66,12 +66,11 @@ class CardProcess:
             raise UnsupportedKernelError(msg, domain=points)
         return answer or None
 
-    def _running(self) -> AskedProcess:
+    def _running(self) -> RemoteProcess:
         if self._worker is None or not self._worker.alive:
             if self._worker is not None:
                 self._worker.end()
-            # A script starts without perflex and loopy, in a fraction of their time; -P hides the modules beside it.
-            self._worker = AskedProcess(["-P", str(Path(__file__).with_name("card_worker.py"))])
+            self._worker = RemoteProcess()
         return self._worker
 
     def close(self) -> None:

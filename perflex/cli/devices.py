@@ -20,11 +20,16 @@ if TYPE_CHECKING:
     from perflex.studies.doctor import DoctorReport
 
 
-def devices(context: typer.Context, *, as_json: JsonOption = False) -> None:
+def devices(
+    context: typer.Context,
+    *,
+    as_json: JsonOption = False,
+    again: Annotated[bool, typer.Option("--again", help="Try all drivers, also those that worked today.")] = False,
+) -> None:
     """List the devices that OpenCL and CUDA reach, whether a probe kernel works there, and which one is the default."""
     from perflex.devices.listing import driver_problems, list_devices
 
-    infos = list_devices()
+    infos = list_devices(again=again)
     remember_devices(infos)
     if as_json:
         print_json([info.as_dict() for info in infos])

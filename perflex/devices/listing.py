@@ -53,13 +53,19 @@ class DeviceInfos(tuple["DeviceInfo", ...]):
     _repr_html_ = shown_by("result.html")
 
 
-def list_devices() -> DeviceInfos:
-    """Return every device of the machine's drivers and the embedded one, probed once per process.
+def list_devices(*, again: bool = False) -> DeviceInfos:
+    """Return every device of the machine's drivers and the embedded one.
 
     OpenCL's devices come first; a GPU that both OpenCL and CUDA reach is listed for each.
 
-    Drivers are tried in child processes, so that one that crashes or hangs is only reported.
+    Drivers are tried in child processes, so that one that crashes or hangs is only reported. What worked is not tried
+    again for a day, unless the driver or the machine changed; with `again` the next process tries all drivers, and this
+    one, too, if it has not done so yet.
     """
+    if again:
+        from perflex.devices.kept_verdicts import forget
+
+        forget()
     return DeviceInfos(_listed()[0])
 
 
@@ -71,9 +77,9 @@ def driver_problems() -> tuple[str, ...]:
 # Once: loaders of OpenCL read which drivers there are once per process, and each driver takes seconds to try.
 @lru_cache(maxsize=1)
 def _listed() -> tuple[tuple[DeviceInfo, ...], tuple[str, ...]]:
-    from perflex.devices.survey import survey
+    from perflex.devices.probing import probe_drivers
 
-    infos, problems = survey()
+    infos, problems = probe_drivers()
     return mark_default(infos), problems
 
 

@@ -1,19 +1,11 @@
-"""Child process that lists and tries the devices that CUDA reaches through CuPy.
-
-Speaks as `perflex.devices.probe_opencl` does: first every device, then a verdict on each. Device indices given as
-arguments are listed but not tried.
-"""
+"""What a child process is asked about the devices that CUDA reaches through CuPy, as `probe_opencl`."""
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-import numpy as np
-
-from perflex.child_process import end_with_parent
 from perflex.devices.cuda import first_line, load_cupy, properties_of
-from perflex.devices.probe_opencl import ITEMS, WORK_GROUP, is_probe_result, say, try_each
+from perflex.devices.probe_opencl import ITEMS, WORK_GROUP, is_probe_result
 from perflex.errors import PerflexError
 
 # The counterpart of the kernel in `probe_opencl`: 64 is WORK_GROUP.
@@ -29,20 +21,28 @@ extern "C" __global__ void probe(float const *a, float *b)
 """
 
 
-def main(skipped: frozenset[int]) -> None:
-    """List the devices, then try each that is not in `skipped`."""
+def count(_: str) -> tuple[int, str]:
+    """Return how many devices there are; and why none, where that is so."""
     try:
-        cupy = load_cupy()
-        devices = [properties_of(cupy, number) for number in range(int(cupy.cuda.runtime.getDeviceCount()))]
+        devices = int(load_cupy().cuda.runtime.getDeviceCount())
     except (PerflexError, RuntimeError) as error:
-        say(problem=first_line(error))
-        return
-    if not devices:
-        say(problem="the driver offers no device; CUDA_VISIBLE_DEVICES may hide them")
-    try_each(devices, lambda number: _try(cupy, number), skipped)
+        return 0, first_line(error)
+    return devices, "" if devices else "the driver offers no device; CUDA_VISIBLE_DEVICES may hide them"
+
+
+def facts(number: int) -> dict[str, Any]:
+    """Return a device as fields of a `Device`."""
+    return properties_of(load_cupy(), number)
+
+
+def verdict(number: int) -> dict[str, Any]:
+    """Return whether the probe kernel works on a device."""
+    return _try(load_cupy(), number)
 
 
 def _try(cupy: Any, number: int) -> dict[str, object]:
+    import numpy as np
+
     runtime = cupy.cuda.runtime
     sent = np.arange(ITEMS, dtype=np.float32)
     received = np.zeros_like(sent)
@@ -62,8 +62,3 @@ def _try(cupy: Any, number: int) -> dict[str, object]:
     if not is_probe_result(received, sent):
         return {"usable": False, "reason": "the probe kernel gave a wrong answer"}
     return {"usable": True, "reason": ""}
-
-
-if __name__ == "__main__":
-    end_with_parent()
-    main(frozenset(int(word) for word in sys.argv[1:]))

@@ -1,27 +1,19 @@
-"""Child process that lists and tries the devices of the drivers that OCL_ICD_VENDORS names.
+"""What a child process is asked about the devices of the driver that OCL_ICD_VENDORS names.
 
-Drivers crash and hang, so the parent never loads one it has not seen work. One JSON object per line on
-standard output: first every device (``{"device": {...}}``), then one verdict per device
-(``{"verdict": index, "usable": ..., "reason": ...}``), so that the parent knows where a crash happened.
-Device indices given as arguments are listed but not tried.
+Drivers crash and hang, so the parent never loads one it has not seen work.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
-import sys
 import warnings
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from perflex.child_process import end_with_parent
 from perflex.devices.device import names_of, opencl_devices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
+    import numpy as np
     from numpy.typing import NDArray
 
 WORK_GROUP = 64
@@ -39,34 +31,37 @@ __kernel void probe(__global const float *a, __global float *b)
 _REASON_LENGTH = 300
 
 
-def main(skipped: frozenset[int], library: str) -> None:
-    """List the devices, then try each that is not in `skipped`."""
+def count(library: str) -> tuple[int, str]:
+    """Return how many devices a driver library offers; and why none, where that is so."""
     import pyopencl as cl
 
     try:
-        devices = list(opencl_devices(cl))
+        devices = _devices()
     except (cl.Error, RuntimeError) as error:
         # OpenCL loaders pass over a library that does not load without a word; the dynamic linker says why.
-        say(problem=_load_problem(library) or _first_line(error))
-        return
-    if not devices:
-        say(problem=_load_problem(library) or "the driver offers no device")
-    # A generator: each device is said before the queries about the next one, which may crash.
-    facts = (_properties(cl, device) for device in devices)
-    try_each(facts, lambda index: _try(cl, devices[index]), skipped)
+        return 0, _load_problem(library) or _first_line(error)
+    return len(devices), "" if devices else _load_problem(library) or "the driver offers no device"
 
 
-def try_each(
-    devices: Iterable[dict[str, Any]], attempt: Callable[[int], dict[str, object]], skipped: frozenset[int]
-) -> None:
-    """Say what each device is, then, one by one, that it is tried and with what result."""
-    count = 0
-    for count, device in enumerate(devices, 1):  # noqa: B007 - read after the loop
-        say(device=device)
-    for index in range(count):
-        if index not in skipped:
-            say(trying=index)
-            say(verdict=index, **attempt(index))
+def facts(number: int) -> dict[str, Any]:
+    """Return a device as fields of a `Device`; all that the probe kernel does not tell."""
+    import pyopencl as cl
+
+    return _properties(cl, _devices()[number])
+
+
+def verdict(number: int) -> dict[str, Any]:
+    """Return whether the probe kernel works on a device; and the size of sub-groups, which it tells."""
+    import pyopencl as cl
+
+    return _try(cl, _devices()[number])
+
+
+@cache
+def _devices() -> list[Any]:
+    import pyopencl as cl
+
+    return list(opencl_devices(cl))
 
 
 def _properties(cl: Any, device: Any) -> dict[str, Any]:
@@ -112,6 +107,8 @@ def _compute_capability(cl: Any, device: Any) -> str:
 
 
 def _try(cl: Any, device: Any) -> dict[str, object]:
+    import numpy as np
+
     try:
         context = cl.Context([device])
         queue = cl.CommandQueue(context, properties=cl.command_queue_properties.PROFILING_ENABLE)
@@ -140,7 +137,7 @@ def _try(cl: Any, device: Any) -> dict[str, object]:
 
 def is_probe_result(received: NDArray[np.float32], sent: NDArray[np.float32]) -> bool:
     """Return whether the probe kernel, which reverses each work-group's values, gave the right answer."""
-    return np.array_equal(received, (2 * sent + 1).reshape(-1, WORK_GROUP)[:, ::-1].ravel())
+    return bool((received == (2 * sent + 1).reshape(-1, WORK_GROUP)[:, ::-1].ravel()).all())
 
 
 def _sub_group_size(cl: Any, device: Any, kernel: Any) -> int:
@@ -189,14 +186,3 @@ def _first_line(error: BaseException) -> str:
     informative = [line for line in lines if "error" in line.lower() and not line.startswith("clBuildProgram")]
     chosen = (informative or lines or [type(error).__name__])[0]
     return chosen[:_REASON_LENGTH]
-
-
-def say(**fields: object) -> None:
-    """Print an object at once: what was said before a crash counts."""
-    sys.stdout.write(json.dumps(fields) + "\n")
-    sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    end_with_parent()
-    main(frozenset(int(word) for word in sys.argv[2:]), sys.argv[1])

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from perflex.child_process import AskedProcess, ChildLostError
+from perflex.child_process import ChildLostError, RemoteProcess
 from perflex.compiled.amd import amd_compiler
 from perflex.compiled.nvidia.cubin import compiler_of
 from perflex.errors import MachineError, MeasurementError, MissingExtraError, PerflexError
@@ -33,7 +33,6 @@ Outcome: TypeAlias = "tuple[CompiledProgram, ...] | MeasurementFailure"
 _LIMIT_S = 600.0
 # How names of AMD's architectures begin.
 _AMD = "gfx"
-_WORDS = ("-P", "-W", "ignore", "-m", "perflex.timing.isolation.compiler")
 
 
 def machine_code(
@@ -115,8 +114,8 @@ class _Compilers:
     def __init__(self, architecture: str) -> None:
         self._architecture = architecture
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1)
-        self._started: list[AskedProcess] = []
-        self._idle: list[AskedProcess] = []
+        self._started: list[RemoteProcess] = []
+        self._idle: list[RemoteProcess] = []
         self._over = False
 
     def __enter__(self) -> Self:
@@ -154,17 +153,17 @@ class _Compilers:
     def _compiled(self, one: Compilation | AmdCompilation) -> Any:
         try:
             process = self._taken()
-            found = process.ask((one.make, one.arguments), _LIMIT_S)
+            found = process.call(one.make, *one.arguments, limit_s=_LIMIT_S)
         except (OSError, ChildLostError) as error:
             msg = f"{one.label}: the compiler gave nothing: {error}"
             raise MeasurementError(msg, kernel=one.label) from error
         self._idle.append(process)
         return found
 
-    def _taken(self) -> AskedProcess:
+    def _taken(self) -> RemoteProcess:
         with suppress(IndexError):
             return self._idle.pop()
-        process = AskedProcess(_WORDS)
+        process = RemoteProcess()
         self._started.append(process)
         if self._over:
             process.kill()

@@ -91,7 +91,7 @@ def test_generators_are_shown_generators_with_allowed_values(shown, content):
 
 
 def test_failed_work_has_another_exit_code(capsys, monkeypatch):
-    def fail():
+    def fail(**_):
         msg = "the launch\nfailed"
         raise MeasurementError(msg)
 

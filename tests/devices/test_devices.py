@@ -7,8 +7,8 @@ import pytest
 import perflex.devices.listing as devices_module
 from perflex import Device, find_device, list_devices
 from perflex.devices.device import DeviceInfo
+from perflex.devices.drivers import embedded_libraries
 from perflex.devices.listing import default_device, device_of, is_wall_time, mark_default, wall_time_identifier
-from perflex.devices.survey import embedded_libraries
 from perflex.errors import DeviceError
 
 

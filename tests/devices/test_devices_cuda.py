@@ -21,7 +21,7 @@ from perflex import (
     using_store,
 )
 from perflex.calibration.calibrating import _facts
-from perflex.devices import survey as survey_module
+from perflex.devices import kept_verdicts, probing
 from perflex.devices.device import DeviceInfo, matching, short_names
 from perflex.devices.listing import device_of, mark_default, wall_time_identifier
 from perflex.errors import DeviceError, FeatureError
@@ -84,16 +84,19 @@ def test_no_cuda_says_what_is_missing():
         assert "\n" not in caught.value.message
 
 
-def surveyed(monkeypatch):
-    monkeypatch.setattr(survey_module, "find_vendors", tuple)
-    monkeypatch.setattr(survey_module, "show_to_loader", lambda _: None)
-    return survey_module.survey()
+def probed(monkeypatch):
+    monkeypatch.setattr(probing, "find_drivers", tuple)
+    monkeypatch.setattr(probing, "set_icd_folder", lambda _: None)
+    # The simulation's variables are none of a driver's.
+    monkeypatch.setattr(kept_verdicts, "kept", lambda *_: None)
+    monkeypatch.setattr(kept_verdicts, "keep", lambda *_: None)
+    return probing.probe_drivers()
 
 
 def test_a_driver_without_cupy_is_a_remark(monkeypatch):
-    monkeypatch.setattr(survey_module, "cupy_is_installed", lambda: False)
-    monkeypatch.setattr(survey_module, "find_library", lambda _: "/usr/local/nvidia/lib64/libcuda.so.1")
-    infos, (problem,) = surveyed(monkeypatch)
+    monkeypatch.setattr(probing, "cupy_is_installed", lambda: False)
+    monkeypatch.setattr(probing, "find_library", lambda _: "/usr/local/nvidia/lib64/libcuda.so.1")
+    infos, (problem,) = probed(monkeypatch)
     assert infos == ()
     assert "pip install 'perflex[cuda]'" in problem
 
@@ -111,14 +114,14 @@ def test_a_driver_without_cupy_is_a_remark(monkeypatch):
 )
 def test_what_does_not_fit_is_a_remark(fake_cupy, monkeypatch, variable, value, words):
     monkeypatch.setenv(variable, value)
-    infos, (problem,) = surveyed(monkeypatch)
+    infos, (problem,) = probed(monkeypatch)
     assert infos == ()
     assert all(each in problem for each in words)
 
 
 def test_a_script_for_cuda_is_the_one_for_opencl(fake_cupy, monkeypatch):
     monkeypatch.setenv("FAKE_CUDA_DEVICES", "2")
-    infos, problems = surveyed(monkeypatch)
+    infos, problems = probed(monkeypatch)
     assert not problems
     assert [(info.device.ordinal, info.usable, info.reason) for info in infos] == [(0, True, ""), (1, True, "")]
     device = infos[0].device

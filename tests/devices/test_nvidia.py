@@ -6,7 +6,7 @@ import pytest
 
 from perflex.devices import cuda as _nvidia
 from perflex.devices.cuda import CUDA_LIBRARY, OPENCL_LIBRARY, find_library
-from perflex.devices.survey import find_vendors
+from perflex.devices.drivers import find_drivers
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def machine(tmp_path, monkeypatch):
 
 def nvidia(folder, **environment):
     environment = {"OCL_ICD_VENDORS": str(folder.parents[1] / "vendors"), **environment}
-    return [(v.library, v.found_by) for v in find_vendors(environment) if "nvidia" in v.library]
+    return [(v.library, v.found_by) for v in find_drivers(environment) if "nvidia" in v.library]
 
 
 def test_opencl_without_a_vendor_file_is_used(machine):

@@ -77,13 +77,16 @@ def test_each_kernel_has_its_code_or_why_there_is_none():
     assert told[-1][1] == len(given)
 
 
-def test_what_was_compiled_is_not_compiled_again(monkeypatch):
+def test_what_was_compiled_is_not_compiled_again(monkeypatch, tmp_path):
     (first,) = machine_code([scaled("2.0f")], "H100-SXM")
     with monkeypatch.context() as patched:
-        patched.setattr(module, "AskedProcess", lambda _: pytest.fail("it was compiled before"))
+        patched.setattr(module, "RemoteProcess", lambda: pytest.fail("it was compiled before"))
         assert machine_code([scaled("2.0f")], "H100-SXM") == [first]
     # A compiler that crashes fails that kernel alone.
-    monkeypatch.setattr(module, "_WORDS", ("-c", "raise SystemExit('broken')"))
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho broken >&2\nexit 1\n", encoding="ascii")
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(program))
     (failed,) = machine_code([scaled("3.0f")], "H100-SXM")
     assert "scaled(n=256): the compiler gave nothing" in failed.reason
     assert "broken" in failed.reason

@@ -82,7 +82,7 @@ def test_same_code_errors_and_the_cache(monkeypatch):
     assert first[0].digest == equal[0].digest != other[0].digest
     assert "does not compile for gfx906" in failed.reason
     assert "__nanosleep" in failed.reason
-    monkeypatch.setattr("perflex.timing.machine_code.AskedProcess", lambda _: pytest.fail("it was compiled before"))
+    monkeypatch.setattr("perflex.timing.machine_code.RemoteProcess", lambda: pytest.fail("it was compiled before"))
     assert machine_code([scaled("2.0f")], "MI50") == [first]
 
 

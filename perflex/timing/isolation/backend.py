@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from perflex.child_process import AskedProcess, ChildLostError
-from perflex.errors import DeviceError, MeasurementError
+from perflex.child_process import ChildLostError, RemoteProcess
+from perflex.errors import DeviceError, MeasurementError, PerflexError
+from perflex.timing.isolation import worker
 from perflex.timing.isolation.affinity import affinity_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
@@ -20,9 +22,9 @@ if TYPE_CHECKING:
     from perflex.timing.launch.plan import Code
     from perflex.timing.launch.request import LaunchRequest
 
+_Result = TypeVar("_Result")
+
 _START_LIMIT_S = 60.0
-# Asked for its own warnings to stay quiet: what the user makes of warnings is not meant for drivers.
-_WORDS = ("-P", "-W", "ignore", "-m", "perflex.timing.isolation.worker")
 
 
 class WorkerProcess:
@@ -46,49 +48,47 @@ class WorkerProcess:
         self.device = device
         self._ready = False
         try:
-            self._child = AskedProcess(_WORDS, affinity_of(device, isolate=True).variables)
+            self._process = RemoteProcess(affinity_of(device, isolate=True).variables)
         except OSError as error:
             raise self._not_started(str(error)) from error
 
     @property
     def alive(self) -> bool:
         """Whether the process can be asked anything."""
-        return self._child.alive
+        return self._process.alive
 
-    def ask(self, what: str, number: int, argument: object, limit_s: float) -> Any:
-        """Have a command done and return its result."""
-        self._start()
-        return self._result((what, number, argument), limit_s)
+    def call(self, function: Callable[..., _Result], *arguments: object, limit_s: float) -> _Result:
+        """Have a function of `perflex.timing.isolation.worker` called there and return its result."""
+        self._open_device()
+        try:
+            return self._process.call(function, *arguments, limit_s=limit_s)
+        except PerflexError:
+            # The device may be lost to that process.
+            with suppress(ChildLostError):
+                if not self._process.call(worker.responds, limit_s=_START_LIMIT_S):
+                    self.end()
+            raise
 
     def end(self) -> None:
         """End the process: one that is idle is given the time to end by itself, one that still starts is not."""
-        self._child.end(at_once=not self._ready)
+        self._process.end(at_once=not self._ready)
 
     def kill(self) -> None:
         """Kill the process, from any thread; who waits for its answer learns of it, and ends what is left."""
-        self._child.kill()
+        self._process.kill()
 
-    def _start(self) -> None:
+    def _open_device(self) -> None:
         """Have the process open the device; it has been starting since this object was made."""
         if self._ready:
             return
         try:
-            self._result(self.device, _START_LIMIT_S)
+            self._process.call(worker.open_device, self.device, limit_s=_START_LIMIT_S)
         except ChildLostError as lost:
             raise self._not_started(lost.reason) from lost
-        self._ready = True
-
-    def _result(self, request: object, limit_s: float) -> Any:
-        happened, result, sound = self._child.ask(request, limit_s)
-        if not sound:  # the device is lost to that process
+        except PerflexError:
             self.end()
-        if happened == "failed":
-            raise result
-        if happened == "broken":
-            # An error of perflex: it ends all, as it would here, and says where it comes from.
-            msg = f"the process that runs kernels on {self.device} failed, which is an error of perflex:\n{result}"
-            raise RuntimeError(msg)
-        return result
+            raise
+        self._ready = True
 
     def _not_started(self, reason: str) -> DeviceError:
         msg = (
@@ -160,23 +160,22 @@ class IsolatedBackend:
             kind, reason = self._fatal[request.code]
             raise _failure(request.label, kind, reason)
         self._numbers += 1
-        worker = self.worker()
+        process = self.worker()
         try:
-            resources = worker.ask("build", self._numbers, request, self.limits.build_s)
+            resources = process.call(worker.build, self._numbers, request, limit_s=self.limits.build_s)
         except ChildLostError as lost:
             doing = "building it" + (" does not end" if lost.kind == "hang" else " crashes the compiler")
             self._fatal[request.code] = lost.kind, f"{doing} ({lost.reason})"
             raise _failure(request.label, *self._fatal[request.code]) from lost
-        return _Place(worker, self._numbers, resources)
+        return _Place(process, self._numbers, resources)
 
     def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
         """Have a kernel built there and return its machine code; see `KernelBackend`."""
         try:
-            found: tuple[CompiledProgram, ...] = self.worker().ask("code", 0, request, self.limits.build_s)
+            return self.worker().call(worker.code, request, limit_s=self.limits.build_s)
         except ChildLostError as lost:
             doing = "building it" + (" does not end" if lost.kind == "hang" else " crashes the compiler")
             raise _failure(request.label, lost.kind, f"{doing} ({lost.reason})") from lost
-        return found
 
     def remember_endless(self, request: LaunchRequest) -> None:
         """Keep that a kernel does not end with some sizes: with larger ones it is not worth another time limit."""
@@ -208,7 +207,7 @@ class IsolatedRunnable:
         """
         self._require_worker()
         start = time.monotonic()
-        times: tuple[float, ...] = self._asked("run", launches)
+        times = self._called(launches, worker.run, launches)
         each = (time.monotonic() - start) / launches
         self._fastest_s = each if self._fastest_s is None else min(each, self._fastest_s)
         return times
@@ -216,17 +215,18 @@ class IsolatedRunnable:
     def results(self) -> dict[str, Any]:
         """Return what a launch writes; see `BoundKernel`."""
         self._require_worker()
-        found: dict[str, Any] = self._asked("results", 1)
-        return found
+        return self._called(1, worker.results)
 
     def _require_worker(self) -> None:
         if self._place.worker is not self._backend.worker():
             self._build()
-            self._asked("run", 1)  # what only a first launch does is no part of a time
+            self._called(1, worker.run, 1)  # what only a first launch does is no part of a time
 
-    def _asked(self, what: str, launches: int) -> Any:
+    def _called(self, launches: int, function: Callable[..., _Result], *arguments: object) -> _Result:
+        """Call a function of this kernel, which launches it so many times."""
+        place = self._place
         try:
-            return self._place.worker.ask(what, self._place.number, launches, self._limit(launches))
+            return place.worker.call(function, place.number, *arguments, limit_s=self._limit(launches))
         except ChildLostError as lost:
             doing = "crashes its process"
             if lost.kind == "hang":

@@ -121,7 +121,7 @@ def test_where_nothing_can_be_set_it_is_said_why(monkeypatch):
 def test_the_process_gets_the_variables(monkeypatch):
     asked = []
     monkeypatch.setattr("perflex.devices.listing.list_devices", tuple)
-    monkeypatch.setattr("perflex.timing.isolation.backend.AskedProcess", lambda _, variables: asked.append(variables))
+    monkeypatch.setattr("perflex.timing.isolation.backend.RemoteProcess", asked.append)
     for name in affinity._RUNTIMES[0].known + affinity._RUNTIMES[1].known:
         monkeypatch.delenv(name, raising=False)
     for device in (POCL, INTEL):
@@ -164,7 +164,7 @@ def test_real_workers_stay_on_processors_of_their_own(real_devices):
         backend = IsolatedBackend(device, RunLimits(launch_s=1, build_s=60))
         try:
             built(backend, good(), {"n": 1 << 16}, "good").run(3)
-            single = [mask for mask in masks(backend.worker()._child._process.pid) if mask.isdecimal()]
+            single = [mask for mask in masks(backend.worker()._process._process.pid) if mask.isdecimal()]
         finally:
             backend.close()
         assert sorted(map(int, single)) == list(range(device.compute_units)), device

@@ -18,6 +18,7 @@ from perflex import TimingOptions
 from perflex.child_process import ChildLostError
 from perflex.errors import DeviceError, MeasurementError, MissingSizeError
 from perflex.features import SizedKernel
+from perflex.timing.isolation import worker
 from perflex.timing.isolation.backend import IsolatedBackend, WorkerProcess
 from perflex.timing.launch.backend import RunLimits
 from perflex.timing.measuring import measure
@@ -40,7 +41,7 @@ def backend(default_device):
 
 
 def process_of(backend):
-    return backend.worker()._child._process
+    return backend.worker()._process._process
 
 
 def children():
@@ -150,26 +151,26 @@ def test_errors_of_kernels_arrive_as_they_are(backend):
     with pytest.raises(MeasurementError, match=r"^no code: does not build on .*no_such_function") as caught:
         built(backend, not_compiling(), {"n": 64}, "no code")
     assert "no_such_function" in str(caught.value.log)
-    worker = backend.worker()
+    process = backend.worker()
     assert built(backend, good(), {"n": 64}, "good").run(1)[0] > 0
-    assert backend.worker() is worker
+    assert backend.worker() is process
 
 
 def test_a_source_that_crashes_the_compiler_is_tried_once(backend, monkeypatch):
-    def crash(self, what, *_):
-        asked.append(what)
+    def crash(self, function, *_, **__):
+        asked.append(function)
         reason = "SIGABRT; its last output: LLVM ERROR: cannot select"
         raise ChildLostError(reason, kind="crash")
 
     asked = []
-    monkeypatch.setattr(WorkerProcess, "ask", crash)
+    monkeypatch.setattr(WorkerProcess, "call", crash)
     kernel = good()
     for n in (64, 128, 256):
         with pytest.raises(
             MeasurementError, match=rf"^n={n}: building it crashes the compiler \(SIGABRT; .*LLVM ERROR"
         ):
             built(backend, kernel, {"n": n}, f"n={n}")
-    assert asked == ["build"]
+    assert asked == [worker.build]
 
 
 def test_memory_of_the_device_runs_out_for_one_kernel(default_device):
@@ -195,10 +196,10 @@ def test_memory_of_the_device_runs_out_for_one_kernel(default_device):
 
 
 def test_an_error_of_perflex_is_no_crash_of_a_driver(backend):
-    worker = backend.worker()
-    with pytest.raises(RuntimeError, match=r"(?s)failed, which is an error of perflex:.*_serve.*KeyError: 7\n$"):
-        worker.ask("run", 7, 1, 10)
-    assert not worker.alive
+    process = backend.worker()
+    with pytest.raises(RuntimeError, match=r"(?s)failed, which is an error of perflex:.*worker.*KeyError: 7\n$"):
+        process.call(worker.run, 7, 1, limit_s=10)
+    assert not process.alive
     assert built(backend, good(), {"n": 64}, "good").run(1)[0] > 0
 
 
@@ -209,15 +210,15 @@ def test_what_only_a_first_launch_does_is_no_part_of_a_time(backend):
     first.kill()
     first.wait(5)
     asked = []
-    ask = WorkerProcess.ask
+    call = WorkerProcess.call
 
-    def recorded(self, what, number, argument, limit_s):
-        asked.append((what, argument if what == "run" else None))
-        return ask(self, what, number, argument, limit_s)
+    def recorded(self, function, number, argument, limit_s):
+        asked.append((function, argument if function is worker.run else None))
+        return call(self, function, number, argument, limit_s=limit_s)
 
-    with patch.object(WorkerProcess, "ask", recorded):
+    with patch.object(WorkerProcess, "call", recorded):
         assert len(fine.run(3)) == 3
-    assert asked == [("build", None), ("run", 1), ("run", 3)]
+    assert asked == [(worker.build, None), (worker.run, 1), (worker.run, 3)]
 
 
 def test_a_device_that_is_gone_and_a_worker_that_does_not_start_are_clear_errors(default_device, monkeypatch, tmp_path):
@@ -281,12 +282,12 @@ def test_no_worker_outlives_its_parent(number, tmp_path, default_device):
             for line in parent.stdout or ():
                 if line.startswith("at k"):
                     break
-            worker = _running_worker(parent.pid)
+            child = _running_worker(parent.pid)
             parent.send_signal(number)
             _, complaint = parent.communicate(timeout=20)
         finally:
             parent.kill()
-    assert gone(worker)
+    assert gone(child)
     assert parent.returncode != 0
     if number == signal.SIGINT:
         assert "KeyboardInterrupt" in complaint
@@ -299,7 +300,7 @@ def _running_worker(parent):
         for path in Path(f"/proc/{parent}/task").glob("*/children"):
             with suppress(OSError):
                 for pid in map(int, path.read_text(encoding="ascii").split()):
-                    if b"perflex.timing.isolation.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    if b"answer_calls" in Path(f"/proc/{pid}/cmdline").read_bytes():
                         ticks = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
                         if int(ticks[11]) > 300:  # three seconds of computing, which no start takes
                             return pid
