@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from perflex.errors import CalibrationError
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
@@ -68,25 +66,15 @@ def progress_shown(progress: bool | Progress | None, title: str) -> Iterator[Pro
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Where work is run, and who is told how far it is.
+    """Where kernels are counted, and who is told how far work is.
 
     Attributes
     ----------
     executor
         Where kernels are counted and their code is generated; a pool of processes uses all cores.
-    measure_executor
-        Where `calibrate` and `gather_feature_values` time kernels, e.g. a `dask_executor`; by default here. What times
-        nothing, or here only, refuses it.
     progress
         True for a progress bar; or called with (done, total, what) as work proceeds.
     """
 
     executor: Executor | None = None
-    measure_executor: Executor | None = None
     progress: bool | Progress | None = None
-
-    def refuse_measuring(self, why: str) -> None:
-        """Raise a CalibrationError where these say where kernels are timed, and `why` that is not for workers."""
-        if self.measure_executor is not None:
-            msg = f"{why}; leave out measure_executor"
-            raise CalibrationError(msg)

@@ -27,6 +27,7 @@ from perflex.fit.problem import require_fittable, require_informed
 from perflex.machines.host import host_machine
 from perflex.progress import RunOptions, progress_shown
 from perflex.store.resume import recording
+from perflex.timing.executors.worker_device import WorkerDevice
 from perflex.timing.options import TimingOptions
 
 if TYPE_CHECKING:
@@ -105,26 +106,24 @@ def calibrate(
     """
     run = run or RunOptions()
     if times is not None:
-        require_no_device(
-            kernels=kernels, device=device, timing=timing, budget_s=budget_s, measure_executor=run.measure_executor
-        )
+        require_no_device(kernels=kernels, device=device, timing=timing, budget_s=budget_s)
         return _of_times(model, times, fit, run)
     if isinstance(model, str):
-        ready = ready_model(model, device, run.measure_executor)
+        ready = ready_model(model, device)
         return calibrate_ready(ready, kernels, budget_s=budget_s, timing=timing, fit=fit, run=run)
     options, fit = timing or TimingOptions(), fit or FitOptions()
     _require_measurable(model)
     if not kernels:
         msg = "there are no measurement kernels; pass some, times of kernels, or a ready model that has its own"
         raise CalibrationError(msg)
-    if budget_s is not None and run.measure_executor is not None:
-        msg = "a budget chooses kernels while it measures on this machine; leave out budget_s or measure_executor"
+    where, _ = found_device(device, model.output_feature)
+    if budget_s is not None and isinstance(where, WorkerDevice):
+        msg = "a budget chooses kernels while it measures on this machine; leave out budget_s, or measure here"
         raise CalibrationError(msg)
-    where, _ = found_device(device, model.output_feature, run.measure_executor)
-    cpu = own_cpu(where, model.input_features(), run.measure_executor)
+    cpu = own_cpu(where, model.input_features())
     target = target_on(where, model.input_features(), None if cpu is None else host_machine(cpu))
     with progress_shown(run.progress, "calibrate:") as report:
-        measuring = Measuring(where, options, target, run.executor, run.measure_executor, report, *_checked(model, fit))
+        measuring = Measuring(where, options, target, run.executor, report, *_checked(model, fit))
         table, spent = _gathered(model, kernels, budget_s, measuring)
     usual = usual_description(model)
     fit_result = fitted(model, table, fit) if usual is None else fit_about_usual(usual, table)
@@ -197,9 +196,7 @@ def _of_times(model: Model | str, times: TimesTable, fit: FitOptions | None, run
         target = target_for_times(times, features)
         # Usual values say what the kernels do not.
         refused = _checked(model, fit if fitting is None else replace(fit, on_undetermined="warn"))
-        measuring = Measuring(
-            None, TimingOptions(), target, run.executor, None, report, *refused, times=KnownTimes(times)
-        )
+        measuring = Measuring(None, TimingOptions(), target, run.executor, report, *refused, times=KnownTimes(times))
         table = gather(features, (), measuring)
     found = calibration_from_table(model, table, fit_model(model, table, fit) if fitting is None else fitting(table))
     device = {"name": times.device, "kind": "" if facts is None else facts.kind, TIMES_FACT: times.source}

@@ -50,9 +50,8 @@ class Measuring:
     device: TimedDevice | None
     timing: TimingOptions
     target: Target
-    # Where kernels are counted, and where they are built and timed; None for here.
+    # Where kernels are counted and their code is generated; None for here.
     executor: Executor | None = None
-    measure_executor: Executor | None = None
     progress: Progress | None = None
     # Called with the columns of all counted features before anything is timed; may raise.
     check: Callable[[Mapping[str, NDArray[np.float64]]], None] | None = None
@@ -118,8 +117,8 @@ def gather_feature_values(
     kernels
         Measurement kernels, or pairs ``(kernel, sizes)``.
     device
-        Where wall times are measured: a device, or parts of its name. By default the one that the
-        wall-time feature names.
+        Where wall times are measured: a device, one of workers too (`DaskExecutor.device`), or parts of its name. By
+        default the one that the wall-time feature names.
     times
         Kernels with times that others measured, instead of kernels and a device. No device is opened then; features
         that need a machine are about the one in use or that the table's device is called, and sub-groups are that
@@ -130,9 +129,7 @@ def gather_feature_values(
         Work-items per sub-group; by default the device's; where nothing is measured, those of the machine of
         `using_machine`, else 32.
     run
-        Where kernels are counted and their code is generated, where they are built and timed, and who is told of
-        progress. Workers of one machine take turns at a device; several machines with the same device share the
-        kernels.
+        Where kernels are counted and their code is generated, and who is told of progress.
 
     Returns
     -------
@@ -160,8 +157,8 @@ def gather_feature_values(
     names, run = tuple(dict.fromkeys(features)), run or RunOptions()
     output = _wall_time_among(names)
     if times is not None:
-        require_no_device(kernels=kernels, device=device, timing=timing, measure_executor=run.measure_executor)
-    timed_on = None if output is None or times is not None else _device(device, output, run.measure_executor)
+        require_no_device(kernels=kernels, device=device, timing=timing)
+    timed_on = None if output is None or times is not None else chosen_device(device, output)
     target = (
         target_on(timed_on, names, sub_group_size=sub_group_size)
         if times is None
@@ -173,18 +170,10 @@ def gather_feature_values(
             timing or TimingOptions(),
             target,
             run.executor,
-            run.measure_executor,
             report,
             times=None if times is None else KnownTimes(times),
         )
         return gather(names, kernels or (), measuring)
-
-
-def _device(device: str | TimedDevice | None, output: str, executor: Executor | None) -> TimedDevice:
-    """Return a device of this machine or, with an executor, of its workers."""
-    from perflex.timing.executors.worker_device import device_of_workers
-
-    return chosen_device(device, output) if executor is None else device_of_workers(executor, device, output).device
 
 
 def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring) -> FeatureTable:
@@ -215,12 +204,7 @@ def gather(names: tuple[str, ...], kernels: Sequence[Any], measuring: Measuring)
         measured = known.times(rows)
     elif output is not None and measuring.device is not None:
         measured, failures, summary = measured_times(
-            rows,
-            measuring.device,
-            measuring.timing,
-            executor=measuring.executor,
-            measure_executor=measuring.measure_executor,
-            progress=measuring.progress,
+            rows, measuring.device, measuring.timing, executor=measuring.executor, progress=measuring.progress
         )
         dropped += failures
     if output is not None and measured is not None:
@@ -290,10 +274,11 @@ def _built(names: Sequence[str], rows: list[SizedKernel], measuring: Measuring) 
 def _outcomes(rows: list[SizedKernel], device: TimedDevice, measuring: Measuring, *, code: bool) -> list[Any]:
     """Build kernels where they are to be timed; return their machine code or what they take, and failures."""
     from perflex.timing.compiled_code import compiled_code, resource_use
-    from perflex.timing.executors.builds import built_on
+    from perflex.timing.executors.on_workers import built_on
+    from perflex.timing.executors.worker_device import WorkerDevice
 
-    if measuring.measure_executor is not None:
-        return built_on(measuring.measure_executor, rows, device, measuring.timing, measuring.progress, code=code)
+    if isinstance(device, WorkerDevice):
+        return built_on(device, rows, measuring.timing, measuring.progress, code=code)
     return list((compiled_code if code else resource_use)(rows, device, measuring.timing, measuring.progress))
 
 
@@ -370,7 +355,6 @@ def measured_times(
     timing: TimingOptions,
     *,
     executor: Executor | None,
-    measure_executor: Executor | None,
     progress: Progress | None,
 ) -> tuple[RowTimes, list[tuple[str, str]], TimingSummary]:
     """Return the times of kernels, label and reason of those that failed, and how measuring went.
@@ -381,12 +365,7 @@ def measured_times(
     from perflex.timing.results import MeasurementFailure
 
     with recording(identity(device), [row.label for row in rows]) as used:
-        if measure_executor is None:
-            outcomes = measure(rows, device, timing, progress, used, executor)
-        else:
-            from perflex.timing.executors.rounds import measure_on
-
-            outcomes = measure_on(measure_executor, rows, device, timing, progress, used)
+        outcomes = measure(rows, device, timing, progress, used, executor)
     found = RowTimes(*(np.full(len(rows), np.nan) for _ in range(3)))
     failures = []
     for index, outcome in enumerate(outcomes):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from perflex.calibration.gathering import info_of
@@ -23,6 +23,7 @@ from perflex.machines.files import machine_of_device
 from perflex.machines.host import reported_cpu
 from perflex.models import GENERAL, ModelDescription, load_model, measurement_kernels
 from perflex.store.resume import current_recorder
+from perflex.timing.executors.worker_device import WorkerDevice, device_of_workers
 from perflex.timing.measuring import chosen_device
 from perflex.timing.options import TimingOptions
 from perflex.timing.results import MeasurementFailure
@@ -52,7 +53,7 @@ _WORD = re.compile(r"(?!p_)[\w./\\:~-]+")
 _TOO_SLOW = ("hang", "limit")
 
 
-def multiply_add_rate(device: TimedDevice, executor: Executor | None = None) -> float | None:
+def multiply_add_rate(device: TimedDevice) -> float | None:
     """Return the device's multiply-adds per second, from one short measurement kernel, timed by workers if there are.
 
     None with a `PerflexWarning` where the kernel does not run on the device; others may. A `MeasurementError` where the
@@ -61,9 +62,9 @@ def multiply_add_rate(device: TimedDevice, executor: Executor | None = None) -> 
     """
     rate = None
     for usual in _PILOT_ELEMENTS:
-        elements, outcome = usual, _pilot(device, _PILOT, usual, executor)
+        elements, outcome = usual, _pilot(device, _PILOT, usual)
         if rate is None and isinstance(outcome, MeasurementFailure) and outcome.kind in _TOO_SLOW:
-            elements, outcome = _LEAST_ELEMENTS, _pilot(device, _SHORTEST_PILOT, _LEAST_ELEMENTS, executor)
+            elements, outcome = _LEAST_ELEMENTS, _pilot(device, _SHORTEST_PILOT, _LEAST_ELEMENTS)
         if isinstance(outcome, MeasurementFailure):
             # A device on which the shortest kernel does not end has hours of others before it.
             if rate is None and outcome.kind in _TOO_SLOW:
@@ -78,15 +79,12 @@ def multiply_add_rate(device: TimedDevice, executor: Executor | None = None) -> 
     return rate
 
 
-def _pilot(
-    device: TimedDevice, tags: Sequence[str], elements: int, executor: Executor | None
-) -> Timing | MeasurementFailure:
-    from perflex.timing.executors.rounds import measure_on
+def _pilot(device: TimedDevice, tags: Sequence[str], elements: int) -> Timing | MeasurementFailure:
     from perflex.timing.measuring import measure
     from uipick import ALL_GENERATORS, KernelCollection
 
     (kernel,) = KernelCollection(ALL_GENERATORS).generate_kernels(tags, {"nelements": (elements,)})
-    (outcome,) = (measure if executor is None else partial(measure_on, executor))(
+    (outcome,) = measure(
         [SizedKernel(kernel.kernel, kernel.sizes, kernel.name)],
         device,
         # The rate only sets sizes, so a few trials are enough.
@@ -109,8 +107,6 @@ class ReadyModel:
     # With the device's wall time as output.
     model: Model
     device: TimedDevice
-    # Whose workers time on it; None for this machine.
-    executor: Executor | None = None
 
     @property
     def timing(self) -> TimingOptions:
@@ -133,7 +129,7 @@ class ReadyModel:
         """
         if self.description.fixed_sizes:
             return 1.0
-        return scale_of(multiply_add_rate(self.device, self.executor))
+        return scale_of(multiply_add_rate(self.device))
 
     def kernels(self) -> list[MeasurementKernel]:
         """Return its measurement kernels, sized for the device."""
@@ -179,7 +175,7 @@ def described_model(name: str, kind: str | None) -> ModelDescription:
 
 
 def ready_model(name: str, device: str | TimedDevice | None = None, executor: Executor | None = None) -> ReadyModel:
-    """Return a ready model on a device, of an executor's workers if there is one."""
+    """Return a ready model on a device; one that is not given, or named, is an executor's workers' if there is one."""
     if name == GENERAL:
         where, output = found_device(device, None, executor)
         description = described_model(name, getattr(where, "kind", ""))
@@ -189,48 +185,40 @@ def ready_model(name: str, device: str | TimedDevice | None = None, executor: Ex
         stated = (not device and is_device_specific(description.output)) or not is_wall_time(description.output)
         where, output = found_device(None if stated else device, description.output if stated else None, executor)
         output = description.output if stated else output
-    return ReadyModel(description, description.model(output), where, executor)
+    return ReadyModel(description, description.model(output), where)
 
 
 def found_device(
-    device: str | TimedDevice | None, output: str | None, executor: Executor | None
+    device: str | TimedDevice | None, output: str | None, executor: Executor | None = None
 ) -> tuple[TimedDevice, str]:
     """Return a device of this machine or, with an executor, of its workers, and its wall time."""
-    if executor is None:
-        where = chosen_device(device, output)
-        # Devices of the user's own have no name among those of the machine.
-        feature = wall_time_identifier(where) if isinstance(where, Device) else "f_cl_wall_time"
-        return where, feature
-    from perflex.timing.executors.worker_device import device_of_workers
-
-    found = device_of_workers(executor, device, output)
-    return found.device, found.output
+    where = chosen_device(device, output) if executor is None else device_of_workers(executor, device, output)
+    if isinstance(where, WorkerDevice):
+        return where, where.output
+    # Devices of the user's own have no name among those of the machine.
+    return where, wall_time_identifier(where) if isinstance(where, Device) else "f_cl_wall_time"
 
 
-def own_cpu(
-    device: TimedDevice | None, features: Iterable[str], executor: Executor | None = None
-) -> ReportedCpu | None:
+def own_cpu(device: TimedDevice | None, features: Iterable[str]) -> ReportedCpu | None:
     """Return what the operating system reports of the CPU that features need a machine of.
 
-    With an executor it is that of its workers' machine. None where no feature needs one, and as for `cpu_here`.
+    None where no feature needs one, and as for `cpu_here`.
     """
     from perflex.features import parse_feature
 
     if not any(parse_feature(name).family.needs == "machine" for name in features):
         return None
-    if executor is None:
-        return cpu_here(device)
-    from perflex.timing.executors.worker_device import device_of_workers
-
-    return None if machine_in_use() is not None else device_of_workers(executor, device, cpu=True).cpu
+    return cpu_here(device)
 
 
 def cpu_here(device: TimedDevice | None) -> ReportedCpu | None:
-    """Return what the operating system reports of a CPU.
+    """Return what the operating system reports of a CPU, that of workers where the device is theirs.
 
     None where a machine is in use (`using_machine`) or comes with perflex under the device's name, and where the device
-    is no CPU of this machine.
+    is no CPU.
     """
+    if isinstance(device, WorkerDevice) and machine_in_use() is None:
+        return device.cpu
     if not isinstance(device, Device) or device.kind != "cpu" or machine_in_use() is not None:
         return None
     return None if machine_of_device(device.name) is not None else reported_cpu()

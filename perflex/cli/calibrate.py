@@ -110,14 +110,14 @@ def calibrate(
             # Checks the output feature, too; a device on the command line comes before the one in the file.
             ready = ready_model(model, device or None, cluster)
             terminal.remark(f"device: {ready.device}")
-            warn_before_measuring(None if dask else ready.device)  # its workers measure elsewhere
+            warn_before_measuring(ready.device)
             fit = usual_fit(ready.description, undetermined)
             # A general model has so many kernels that processes of this machine count them; they have nothing to do
             # while kernels are timed. Not forked: drivers and their threads may be at work in this process.
             many = ready.description.general and cluster is None
             counters: AbstractContextManager[Executor | None] = process_pool() if many else nullcontext(cluster)
             with counters as executor, terminal.progress("calibrate:") as progress:
-                found = calibrate_ready(ready, budget_s=budget_s, fit=fit, run=RunOptions(executor, cluster, progress))
+                found = calibrate_ready(ready, budget_s=budget_s, fit=fit, run=RunOptions(executor, progress))
         if ready.scale != 1.0:
             more.append(f"sizes are scaled for a device {ready.scale:.2g} times as fast as the model file's")
     # Outside of what is recorded: a run that is begun again measures anew, and does not go on with disturbed times.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from perflex.cli.arguments import ArgumentError, require_writable_folder
+from perflex.cli.cluster import DaskOption, device_named
 from perflex.cli.completion import complete_device
 from perflex.cli.devices import chosen_devices
 from perflex.cli.json_output import picked, print_json
@@ -20,9 +21,9 @@ from perflex.cli.terminal import Terminal, terminal_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perflex.devices.device import Device
     from perflex.progress import Progress
     from perflex.studies.evaluation.result import DeviceEvaluation
+    from perflex.timing.launch.backend import TimedDevice
 
 _OutOption = Annotated[Path, typer.Option("--out", help="Folder for the results; created if needed.")]
 
@@ -37,6 +38,7 @@ def evaluate(
             "-d", "--device", autocompletion=complete_device, help="Parts of a device's name, may be repeated; or all."
         ),
     ] = None,
+    dask: DaskOption = "",
     out: _OutOption = Path("evaluation"),
     model: Annotated[
         Literal["linear", "overlap", "partial", "incore"] | None,
@@ -58,13 +60,19 @@ def evaluate(
     # Before minutes of measuring, not after them.
     require_writable_folder(out, context)
     studies = list(STUDIES.values()) if study == "all" else [STUDIES[study]]
-    chosen = chosen_devices([] if device == ["all"] else device) if device else [find_device(None)]
+    if dask and len(device or []) > 1:
+        raise ArgumentError("a cluster's workers measure on one device; give one --device, or none")
     evaluations = []
-    for where in chosen:
-        with _measuring(terminal, "evaluate:", where) as progress:
-            evaluations.append(
-                evaluate_device(where, studies, timing=study_timing(trials), model=model, progress=progress)
-            )
+    with ExitStack() as stack:
+        if dask:
+            chosen = [stack.enter_context(device_named(*(device or [""]), dask))]
+        else:
+            chosen = chosen_devices([] if device == ["all"] else device) if device else [find_device(None)]
+        for where in chosen:
+            with _measuring(terminal, "evaluate:", where) as progress:
+                evaluations.append(
+                    evaluate_device(where, studies, timing=study_timing(trials), model=model, progress=progress)
+                )
     report = out / "report.html"
     with terminal.warnings_shown():
         paths = [report, *write_evaluation(evaluations, out, accept_noise=accept_noise)]
@@ -78,7 +86,7 @@ def evaluate(
 
 
 @contextmanager
-def _measuring(terminal: Terminal, title: str, device: Device) -> Iterator[Progress]:
+def _measuring(terminal: Terminal, title: str, device: TimedDevice) -> Iterator[Progress]:
     """Name the device and what speaks against measuring on it now; show progress, and warnings of the block."""
     from perflex.studies.doctor import warn_before_measuring
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from perflex.cli.cluster import DaskOption, device_named
 from perflex.cli.json_output import print_json
 from perflex.cli.options import SPACE_FILES, DeviceOption, JsonOption, MachineOption
 from perflex.cli.rank import SPACE_HELP, SPACE_WORDS, CompileOption, SeedOption, counting
@@ -46,6 +47,7 @@ def tune(
         bool, typer.Option("--check", help="Leave out variants whose results differ from those of the first.")
     ] = False,
     device: DeviceOption = "",
+    dask: DaskOption = "",
     machine: MachineOption = None,
     seed: SeedOption = 0,
     out: Annotated[
@@ -88,10 +90,9 @@ def tune(
         msg = "perflex does not time Triton kernels; perflex.tune(..., measure=) takes a function of yours that does"
         raise ArgumentError(msg, word=space)
     require_sizes_of(variants, given)
-    with terminal.warnings_shown(doubts=False), counting(terminal, "tune:", variants) as run:
-        found = searched(
-            variants, given, calibration=loaded, device=device or None, machine=machine, options=options, run=run
-        )
+    there = device_named(device, dask, loaded)
+    with terminal.warnings_shown(doubts=False), there as on, counting(terminal, "tune:", variants) as run:
+        found = searched(variants, given, calibration=loaded, device=on, machine=machine, options=options, run=run)
     if out is not None:
         found.save(out)
     if as_json:

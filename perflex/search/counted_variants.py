@@ -232,7 +232,6 @@ def counted_rows(
 ) -> list[Row]:
     """Return what was counted of variants, in their order; labels are what progress says of each."""
     options = run or RunOptions()
-    options.refuse_measuring("variants are counted, not timed")
     with progress_shown(options.progress, title) as report:
 
         def tell(done: int) -> None:

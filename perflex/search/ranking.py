@@ -70,8 +70,8 @@ def rank(
         the measured are predicted. The fastest of them is kept, slower ones are dropped.
     time
         Whether to time each variant, too, as `calibrate` times kernels, and where: True on the device that the
-        calibration belongs to, or a device, or parts of its name. The order is that of the times then, and variants
-        that fail come last.
+        calibration belongs to; or a device, one of workers too (`DaskExecutor.device`), or parts of its name. The order
+        is that of the times then, and variants that fail come last.
     machine
         For features that need one: a machine, its name, or its file; by default that of `using_machine`, else the
         calibration's.
@@ -107,8 +107,6 @@ def rank(
     """
     # Before minutes of counting, on which these do not depend.
     check_keep(keep)
-    if run is not None:
-        run.refuse_measuring("rank and prune count variants, and time them here")
     device, timed = None if isinstance(time, bool) else time, time is not False
     if timed:
         if measured is not None:

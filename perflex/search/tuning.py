@@ -31,6 +31,8 @@ from perflex.search.counted_variants import Work, extract_space, variants_of
 from perflex.search.tuner import Proposal, SearchOptions, Tuner, TunerStep
 from perflex.search.variants import NotBuiltError, Space, Variants, built
 from perflex.tables import Table, fixed, seconds, text
+from perflex.timing.executors.worker_device import WorkerDevice
+from perflex.timing.executors.workers import Workers
 from perflex.timing.result_check import ResultCheck
 from perflex.timing.results import MeasurementFailure
 from perflex.timing.variant_timer import VariantTimer
@@ -194,8 +196,8 @@ def tune(
         What is expected of each variant; what is measured corrects it. Without one, a few plain counts and the settings
         alone are learned from.
     device
-        Where variants are timed: a device, or parts of its name; by default the calibration's device or that of
-        `machine`, else, without both, the preferred one.
+        Where variants are timed: a device, one of workers too (`DaskExecutor.device`), or parts of its name; by default
+        the calibration's device or that of `machine`, else, without both, the preferred one.
     measure
         Your own function that times a variant instead: it is called with a `Proposal` (its ``settings``, ``name`` and
         ``number``) and returns seconds, nan if it failed.
@@ -205,7 +207,6 @@ def tune(
         Budgets, the promise to keep, the first batch, times that are known before, and how variants are timed.
     run
         Where variants are counted, and the code of those to be timed is generated: a pool of processes uses all cores.
-        They are timed here, not in workers.
 
     Returns
     -------
@@ -234,7 +235,6 @@ def tune(
     from perflex.timing.options import TimingOptions
 
     options, run = options or SearchOptions(), run or RunOptions()
-    run.refuse_measuring("tune decides by each time what to time next, and times on this machine")
     if measure is not None and any(each is not None for each in (device, options.timing, options.answer)):
         msg = "your own function times variants; device=, timing= and answer= say where and how else; leave one out"
         raise CalibrationError(msg)
@@ -265,9 +265,7 @@ def tune(
             how = options.timing or TimingOptions(trials=7, min_trials=3, budget_s=0.1)
             check = None if options.answer is None else ResultCheck(options.answer, options.tolerance)
             with VariantTimer(chosen, how, check) as timer:
-                measuring = _MeasuredOnDevice(
-                    found, timer, chosen, run.executor if isinstance(chosen, Device) else None
-                )
+                measuring = _MeasuredOnDevice(found, timer, chosen, run.executor)
                 failures = _drive(tuner, measuring.timed, report, measuring.together)
                 again = _finals(tuner, measuring, timer, how)
     # Where none runs again, the earlier measurement stands.
@@ -348,9 +346,12 @@ class _MeasuredOnDevice:
     def __init__(self, extracted: Variants, timer: VariantTimer, device: Any, executor: Executor | None) -> None:
         self._extracted = extracted
         self._timer = timer
-        self._device = device
-        self._executor = executor
-        self.together = None if executor is None else _TOGETHER_CODED
+        self._device = device.device if isinstance(device, WorkerDevice) else device
+        # Code is generated for devices alone.
+        self._executor = executor if isinstance(self._device, Device) else None
+        self.together = None if self._executor is None else _TOGETHER_CODED
+        if isinstance(device, WorkerDevice):
+            self.together = _TOGETHER_CODED * max(1, Workers(device.executor).slots())
 
     def timed(self, proposals: Sequence[Proposal]) -> dict[int, float | str]:
         """Return times by number, or why there are none."""

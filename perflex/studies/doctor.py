@@ -20,6 +20,7 @@ from perflex.calibration.acceptance import DISTURBED_LIMIT, MANY_DISTURBED, REPE
 from perflex.errors import PerflexError, warn
 from perflex.features.sized_kernel import SizedKernel
 from perflex.machines.host import read_list, read_number, read_text
+from perflex.timing.executors.worker_device import WorkerDevice
 from perflex.timing.measuring import measure
 from perflex.timing.options import TimingOptions
 from perflex.timing.results import Timing
@@ -488,9 +489,10 @@ def _kind(device: Any) -> str:
 def warn_before_measuring(device: TimedDevice | None) -> None:
     """Give a `PerflexWarning` for each thing that speaks against measuring on a device now; takes half a second.
 
-    Only the machine is looked at, so there is nothing to say of devices that are no CPU, and of those that run nothing.
+    Only this machine is looked at, so there is nothing to say of workers' devices, of those that are no CPU, and of
+    those that run nothing.
     """
-    if _kind(device) != "cpu" or getattr(device, "is_simulator", False):
+    if isinstance(device, WorkerDevice) or _kind(device) != "cpu" or getattr(device, "is_simulator", False):
         return
     for finding in system_findings(observe_system(window_s=0.5)):
         # A governor does not disturb more at one time than at another.

@@ -21,9 +21,9 @@ from perflex.timing.launch.backend import RunLimits
 from perflex.timing.launch.kept_code import keep, kept, place_of
 from perflex.timing.launch.opencl_code import compiled_for
 from perflex.timing.launch.request import launch_request, request_for
-from perflex.timing.measuring import open_backend
 from perflex.timing.options import TimingOptions
 from perflex.timing.results import MeasurementFailure
+from perflex.timing.timer import open_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,104 +1,31 @@
-"""Timing many kernels on one device: interleaved rounds, robust statistics, failures kept apart."""
+"""Timing many kernels on one device, of this machine or of workers: interleaved rounds, failures kept apart."""
 
 from __future__ import annotations
 
 import uuid
-from contextlib import closing, nullcontext
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from perflex.devices.device import Device
 from perflex.devices.listing import device_of, find_device
-from perflex.errors import DeviceError, MeasurementError, PerflexError, warn
-from perflex.features.sized_kernel import SizedKernel, sized_kernels
-from perflex.timing.device_lock import device_lock
-from perflex.timing.disturbance import disturbed as disturbed_samples
-from perflex.timing.disturbance import full_use, used_samples
+from perflex.errors import DeviceError, warn
+from perflex.features.sized_kernel import sized_kernels
+from perflex.timing.executors.on_workers import measure_on
+from perflex.timing.executors.worker_device import WorkerDevice
 from perflex.timing.isolation.affinity import affinity_of
-from perflex.timing.isolation.backend import IsolatedBackend
-from perflex.timing.key import measurement_key
-from perflex.timing.launch.backend import RunLimits, backend_of
-from perflex.timing.launch.request import LaunchRequest, launch_request
 from perflex.timing.launch.source_plan import names_taken
 from perflex.timing.options import TimingOptions
 from perflex.timing.results import Measured, MeasurementFailure, Timing
-from perflex.timing.rounds import Entry, Session, start, time_in_rounds
-from perflex.timing.statistics import estimate, level_of_look
-from perflex.workers import EXECUTOR_FAULTS
+from perflex.timing.rounds import Session
+from perflex.timing.timer import Timer, jobs_of, outcomes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from concurrent.futures import Executor, Future
-    from contextlib import AbstractContextManager
+    from concurrent.futures import Executor
 
-    from numpy.typing import NDArray
-
+    from perflex.features.sized_kernel import SizedKernel
     from perflex.progress import Progress
-    from perflex.store.records import MeasurementKey, Recorder
-    from perflex.timing.launch.backend import Backend, TimedDevice
-    from perflex.timing.results import FailureKind
-
-_Generated: TypeAlias = "LaunchRequest | PerflexError"
-
-
-class GeneratedAhead:
-    """Code of kernels, in the making.
-
-    Parameters
-    ----------
-    entries
-        Kernels to be built, in this order.
-    device
-        Where; only for a `Device` code is generated.
-    executor
-        Whose workers generate it; with None nothing is done ahead.
-    """
-
-    def __init__(self, entries: Sequence[Entry], device: TimedDevice, executor: Executor | None) -> None:
-        self._pending: dict[int, tuple[Future[list[_Generated]], int]] = {}
-        if executor is None or not isinstance(device, Device):
-            return
-        # One kernel at all its sizes goes to one worker: its code is the same.
-        by_kernel: dict[int, list[tuple[Entry, SizedKernel]]] = {}
-        for entry in entries:
-            if isinstance(entry.job, SizedKernel):
-                by_kernel.setdefault(id(entry.job.kernel), []).append((entry, entry.job))
-        try:
-            for group in by_kernel.values():
-                future = executor.submit(_generate, [job for _, job in group], device)
-                self._pending |= {id(entry): (future, place) for place, (entry, _) in enumerate(group)}
-        except EXECUTOR_FAULTS:
-            return  # what was not handed over is generated here
-
-    def take(self, entry: Entry) -> PerflexError | None:
-        """Give an entry its code if that was made; return why it cannot be."""
-        if id(entry) not in self._pending:
-            return None
-        future, place = self._pending.pop(id(entry))
-        try:
-            found = future.result()[place]
-        except EXECUTOR_FAULTS:
-            return None  # building generates it here
-        if isinstance(found, PerflexError):
-            return found
-        entry.job = found
-        return None
-
-
-def _generate(jobs: Sequence[SizedKernel], device: Device) -> list[_Generated]:
-    """Generate code in a worker, which may be another process."""
-    made: list[_Generated] = []
-    for job in jobs:
-        try:
-            made.append(launch_request(job, device))
-        except PerflexError as error:
-            made.append(error)
-    return made
-
-
-# Failures that cost a process each time.
-_NOT_AGAIN: Mapping[str, FailureKind] = {"hang": "hang", "crash": "crash"}
+    from perflex.store.records import Recorder
+    from perflex.timing.launch.backend import TimedDevice
 
 
 def chosen_device(device: str | TimedDevice | None, output: str | None = None) -> TimedDevice:
@@ -156,144 +83,38 @@ def time_kernel(
     (outcome,) = measure([job], where, timing)
     if isinstance(outcome, MeasurementFailure):
         raise outcome.error
-    if isinstance(where, Device):
-        taken = names_taken(job, where.api)
+    there = where.device if isinstance(where, WorkerDevice) else where
+    if isinstance(there, Device):
+        taken = names_taken(job, there.api)
         if unknown := [name for name in sizes if name not in taken]:
             warn(f"kernel {job.group!r} takes no {', '.join(unknown)}; it takes {', '.join(taken) or 'no number'}")
     return outcome
 
 
 def measure(
-    jobs: Sequence[SizedKernel],
+    kernels: Sequence[SizedKernel],
     device: TimedDevice,
     options: TimingOptions | None = None,
     progress: Progress | None = None,
     recorder: Recorder | None = None,
     executor: Executor | None = None,
 ) -> Measured:
-    """Time kernels on a device.
+    """Time kernels on a device, by the workers of an executor where it is one of theirs (`device_of_workers`).
 
     All kernels are built and run once; then they are timed in rounds, each round in another random order, until the
     time of each is known to the precision asked for or its trials or budget are spent. One process at a time does so
     on a device; another one waits, and a warning says for whom. On real devices kernels run in a process of their own:
-    one that crashes the driver or does not end fails, alone.
+    one that crashes the driver or does not end fails, alone. The workers of `executor` generate code.
     """
     options = options or TimingOptions()
+    if isinstance(device, WorkerDevice):
+        return measure_on(device, kernels, options, progress, recorder)
     session = Session(options, uuid.uuid4().hex, recorder)
-    of_jobs = entries_of(jobs, device, session)
-    entries = list(dict.fromkeys(of_jobs))
-    # A run that is resumed may have nothing left to do; then the device need not even be there.
-    if any(entry.is_due(options) for entry in entries):
-        with alone_on(device), closing(open_backend(device, options)) as backend:
-            time_entries(entries, backend, session, progress, executor)
+    of_kernels = jobs_of(kernels, device, session)
+    jobs = list(dict.fromkeys(of_kernels))
+    with Timer(device, tells=True) as timer:
+        timer.time(jobs, session, progress, executor)
     if progress is not None:
-        progress(2 * len(entries), 2 * len(entries), "")
-    found = outcomes_of(of_jobs, options, affinity_of(device, isolate=options.isolate).said)
-    return found.labelled([job.label for job in jobs])
-
-
-def time_entries(
-    entries: Sequence[Entry],
-    backend: Backend,
-    session: Session,
-    progress: Progress | None = None,
-    executor: Executor | None = None,
-) -> None:
-    """Start all kernels, then time them; each half of that counts one step for each kernel; see `measure`."""
-    count = len(entries)
-
-    def report(done: int, label: str) -> None:
-        if progress is not None:
-            progress(done, 2 * count, label)
-
-    wanted = [entry for entry in entries if entry.is_due(session.options)]
-    ahead = GeneratedAhead(wanted, backend.device, executor)
-    for index, entry in enumerate(entries):
-        report(index, entry.label)
-        if entry.is_due(session.options):
-            failed = ahead.take(entry)
-            if failed is None:
-                start(entry, backend, session)
-            else:
-                entry.give_up(failed, "prepare", session)
-    time_in_rounds(entries, session, lambda share, label: report(count + round(count * share), label))
-
-
-def entries_of(jobs: Sequence[SizedKernel | LaunchRequest], device: TimedDevice, session: Session) -> list[Entry]:
-    """Return the jobs as entries that know their samples and failures of earlier sessions.
-
-    Jobs that are one kernel under several labels share an entry, as their samples are trials of one measurement.
-    """
-    entries = [Entry(job) for job in jobs]
-    known: dict[MeasurementKey, Entry] = {}
-    for entry in entries:
-        _recall(entry, device, session)
-    return [entry if entry.key is None else known.setdefault(entry.key, entry) for entry in entries]
-
-
-def alone_on(device: TimedDevice) -> AbstractContextManager[object]:
-    """Return what makes other processes wait that would measure on a device; one's own devices see to it themselves."""
-    return device_lock(device, tells=True) if isinstance(device, Device) else nullcontext()
-
-
-def open_backend(device: TimedDevice, options: TimingOptions) -> Backend:
-    """Return what runs kernels on a device, those of a `Device` in a process of their own where that is asked for."""
-    if not isinstance(device, Device):
-        return device.backend()
-    if not options.isolate:
-        return backend_of(device)
-    backend = IsolatedBackend(device, RunLimits(launch_s=options.limit_s, build_s=options.build_limit_s))
-    backend.worker()  # its process starts and opens the device while code of the first kernel is generated here
-    return backend
-
-
-def _recall(entry: Entry, device: TimedDevice, session: Session) -> None:
-    """Give a kernel what is known of it from earlier sessions."""
-    if session.recorder is None or isinstance(entry.job, LaunchRequest):
-        return  # samples are kept under what a kernel is, which its code does not tell
-    try:
-        entry.key = measurement_key(entry.job, device, session.options, session.affinity)
-    except MeasurementError as error:
-        entry.failure = MeasurementFailure(entry.label, f"{entry.label}: {error.message}", "prepare", error)
-        return
-    entry.samples = list(session.recorder.earlier(entry.key))
-    entry.resumed = len(entry.samples)
-    failure = session.recorder.failure(entry.key)
-    if failure is None or failure.kind not in _NOT_AGAIN or session.options.retry_failures:
-        return
-    msg = f"{failure.message} (in an earlier run; TimingOptions(retry_failures=True) tries it again)"
-    again = MeasurementError(msg, kernel=entry.label, kind=failure.kind)
-    entry.failure = MeasurementFailure(entry.label, msg, _NOT_AGAIN[failure.kind], again)
-
-
-def outcomes_of(entries: Sequence[Entry], options: TimingOptions, affinity: str = "") -> Measured:
-    """Return what is known of the entries, `affinity` as in `Measured`."""
-    timed = [entry for entry in dict.fromkeys(entries) if entry.failure is None]
-    full = full_use(entry.samples for entry in timed)
-    chosen = [used_samples(entry.samples, full) for entry in timed]
-    timings = {
-        id(entry): _timing(entry, np.array([sample.seconds for sample in used]), options, disturbed=poor)
-        for entry, (used, poor) in zip(timed, chosen, strict=True)
-    }
-    outcomes = [entry.failure or timings[id(entry)] for entry in entries]
-    return Measured(outcomes, sum(entry.resumed for entry in dict.fromkeys(entries)), affinity)
-
-
-def _timing(entry: Entry, values: NDArray[np.float64], options: TimingOptions, *, disturbed: bool) -> Timing:
-    """Summarize the samples of a kernel that are used."""
-    found = estimate(values, level_of_look(options.trials))
-    return Timing(
-        label=entry.label,
-        seconds=found.seconds,
-        spread=found.spread,
-        samples=tuple(sample.seconds for sample in entry.samples),
-        # Earlier sessions may have averaged over another number of launches.
-        launches=entry.samples[-1].launches,
-        interval=found.interval,
-        outliers=found.outliers,
-        # How well a correction for what was lacking is known, no interval tells.
-        precise=found.known_to(options.precision) and not disturbed,
-        repeatability=found.repeatability,
-        disturbed_samples=int(disturbed_samples(entry.samples).sum()),
-        disturbed=disturbed,
-    )
+        progress(2 * len(jobs), 2 * len(jobs), "")
+    found = outcomes_of(of_kernels, options, affinity_of(device, isolate=options.isolate).said)
+    return found.labelled([kernel.label for kernel in kernels])

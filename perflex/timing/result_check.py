@@ -25,6 +25,15 @@ class ResultCheck:
         self._tolerance = tolerance
         self._first: tuple[str, Mapping[str, Any]] | None = None
 
+    @property
+    def lacks_first(self) -> bool:
+        """Whether the next kernel's results are those that others are compared with."""
+        return not callable(self._answer) and self._first is None
+
+    def take_first(self, other: ResultCheck) -> None:
+        """Compare with the results that another one knows, where this one knows none."""
+        self._first = self._first or other._first
+
     def require_right(self, job: Any, runnable: Any) -> None:
         """Launch a built kernel; a MeasurementError where its results are wrong.
 

@@ -16,7 +16,7 @@ from perflex.timing.disturbance import disturbed
 from perflex.timing.launch.launch_times import LaunchTimes
 from perflex.timing.launch.request import LaunchRequest, request_for
 from perflex.timing.results import MeasurementFailure
-from perflex.timing.statistics import is_known_to, level_of_look, looks
+from perflex.timing.statistics import interim_counts, interim_level, is_known_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,12 +65,12 @@ class Session:
 
 
 @dataclass(eq=False)
-class Entry:
+class TimingJob:
     """A kernel in the course of being timed.
 
     Attributes
     ----------
-    job
+    kernel
         The kernel with its sizes; or the request to build it, where its code was generated before.
     key
         Under what samples are kept; None where they are not.
@@ -88,7 +88,7 @@ class Entry:
         Time of one launch, about; nan before it is started.
     """
 
-    job: SizedKernel | LaunchRequest
+    kernel: SizedKernel | LaunchRequest
     key: MeasurementKey | None = None
     samples: list[Sample] = field(default_factory=list)
     resumed: int = 0
@@ -102,7 +102,7 @@ class Entry:
     @property
     def label(self) -> str:
         """Which kernel and sizes."""
-        return self.job.label
+        return self.kernel.label
 
     def is_known(self, options: TimingOptions) -> bool:
         """Return whether no more samples are wanted; depends on the samples alone."""
@@ -126,10 +126,10 @@ class Entry:
         if spent * (1 + 1 / len(self.samples)) > allowed * (1 + 1e-9):
             return True
         # Only as many samples as the last look had: looking at any number would make chance stop it.
-        seen = max((look for look in looks(options.trials) if look <= len(clean)), default=0)
+        seen = max((look for look in interim_counts(options.trials) if look <= len(clean)), default=0)
         if seen < options.min_trials:
             return False
-        return is_known_to(options.precision, np.array(clean[:seen]), level_of_look(options.trials))
+        return is_known_to(options.precision, np.array(clean[:seen]), interim_level(options.trials))
 
     def is_due(self, options: TimingOptions) -> bool:
         """Return whether it is to be timed: it did not fail, and more samples are wanted."""
@@ -144,27 +144,27 @@ class Entry:
             session.recorder.fail(self.key, failure, self.label)
 
 
-def start(entry: Entry, backend: Backend, session: Session) -> None:
+def start(job: TimingJob, backend: Backend, session: Session) -> None:
     """Build a kernel, run it for a first time, and decide how many launches make a sample."""
     stage = "prepare"
     try:
-        entry.job = request_for(entry.job, backend.device)
-        _require_no_data(entry.job)
-        entry.runnable = backend.build(entry.job)
+        job.kernel = request_for(job.kernel, backend.device)
+        _require_no_data(job.kernel)
+        job.runnable = backend.build(job.kernel)
         stage = "run"
-        seconds = entry.runnable.run(1)[0]
+        seconds = job.runnable.run(1)[0]
         if seconds > session.options.limit_s:
-            msg = f"{entry.label}: one launch took {seconds:.3g} s, the limit is {session.options.limit_s:g} s"
-            raise MeasurementError(msg, kernel=entry.label, kind="limit")
+            msg = f"{job.label}: one launch took {seconds:.3g} s, the limit is {session.options.limit_s:g} s"
+            raise MeasurementError(msg, kernel=job.label, kind="limit")
         # The first launch pays for page faults and lazy loading, so the second one tells the cost.
-        entry.seconds = min(seconds, entry.runnable.run(1)[0])
+        job.seconds = min(seconds, job.runnable.run(1)[0])
     # First, for it is a PerflexError, too: without the device no other kernel can be timed either.
     except DeviceError:
         raise
     except PerflexError as error:
-        entry.give_up(error, stage, session)
+        job.give_up(error, stage, session)
         return
-    entry.launches = _launches(entry.seconds, backend)
+    job.launches = _launches(job.seconds, backend)
 
 
 def _require_no_data(job: SizedKernel | LaunchRequest) -> None:
@@ -194,7 +194,7 @@ def _launches_for(wanted_s: float, seconds: float, resolution: float, most: int)
     return min(most, max(1, math.ceil(wanted_s / max(seconds, resolution, 1e-9))))
 
 
-def time_in_rounds(entries: Sequence[Entry], session: Session, progress: ShareReport | None = None) -> None:
+def time_in_rounds(jobs: Sequence[TimingJob], session: Session, progress: ShareReport | None = None) -> None:
     """Time kernels in rounds, each in another random order, until all are known.
 
     Kernels that are known drop out of later rounds.
@@ -202,41 +202,41 @@ def time_in_rounds(entries: Sequence[Entry], session: Session, progress: ShareRe
     options = session.options
     order = random.Random(options.seed)  # noqa: S311  the order of timings is no secret
     number = 0
-    while due := [entry for entry in entries if entry.is_due(options)]:
-        known = sum(entry not in due for entry in entries)
+    while due := [job for job in jobs if job.is_due(options)]:
+        known = sum(job not in due for job in jobs)
         # Either kernels become known one by one, or all of them together after the last trial.
-        share = max(known / len(entries), min(number / options.trials, 1.0))
+        share = max(known / len(jobs), min(number / options.trials, 1.0))
         # In a fixed order the same kernel would always pay for what another leaves behind (caches, clock rate, heat).
         order.shuffle(due)
-        for entry in due:
+        for job in due:
             if progress is not None:
-                progress(share, entry.label)
-            _time(entry, number, session)
+                progress(share, job.label)
+            _time(job, number, session)
         number += 1
 
 
-def _time(entry: Entry, number: int, session: Session) -> None:
+def _time(job: TimingJob, number: int, session: Session) -> None:
     started = time.time()
     try:
-        if entry.runnable is None:
-            msg = f"{entry.label} is to be timed but was not built"
-            raise MeasurementError(msg, kernel=entry.label)
+        if job.runnable is None:
+            msg = f"{job.label} is to be timed but was not built"
+            raise MeasurementError(msg, kernel=job.label)
         for _ in range(session.options.warmups):
-            entry.runnable.run(1)
-        times = entry.runnable.run(entry.launches)
+            job.runnable.run(1)
+        times = job.runnable.run(job.launches)
     except DeviceError:
         raise
     except PerflexError as error:
-        entry.give_up(error, "run", session)
+        job.give_up(error, "run", session)
         return
     activity = times.activity if isinstance(times, LaunchTimes) else None
     sample = Sample(_midmean(times), len(times), started, session.name, number, activity)
     # The mark is what is known now: the kernel's later samples may tell more, so that it is not relied on afterwards.
-    marked = bool(disturbed([*entry.samples, sample])[-1])
+    marked = bool(disturbed([*job.samples, sample])[-1])
     sample = replace(sample, disturbed=marked)
-    entry.samples.append(sample)
-    if session.recorder is not None and entry.key is not None:
-        session.recorder.add(entry.key, sample, entry.label)
+    job.samples.append(sample)
+    if session.recorder is not None and job.key is not None:
+        session.recorder.add(job.key, sample, job.label)
 
 
 def _midmean(times: Sequence[float]) -> float:

@@ -144,7 +144,7 @@ _GROWTH = 1.5
 
 
 @lru_cache(maxsize=64)
-def looks(trials: int) -> tuple[int, ...]:
+def interim_counts(trials: int) -> tuple[int, ...]:
     """Return at which numbers of samples a kernel with so many trials at most is looked at, ascending.
 
     The last is the number of trials itself. Nothing that was measured decides on them.
@@ -155,9 +155,9 @@ def looks(trials: int) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def level_of_look(trials: int) -> float:
+def interim_level(trials: int) -> float:
     """Return the confidence level of each look's interval, between 0 and 1.
 
     A kernel whose device time is spent before the next look is looked at a last time in place of that look.
     """
-    return 1 - RISK / len(looks(trials))
+    return 1 - RISK / len(interim_counts(trials))

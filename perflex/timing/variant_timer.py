@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 import uuid
-from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflex.errors import MeasurementError
-from perflex.timing.measuring import alone_on, entries_of, open_backend, outcomes_of
+from perflex.timing.executors.on_workers import measure_on
+from perflex.timing.executors.worker_device import WorkerDevice
 from perflex.timing.results import Measured, Timing
-from perflex.timing.rounds import Entry, Session, start, time_in_rounds
+from perflex.timing.rounds import Session, TimingJob
+from perflex.timing.timer import Timer, jobs_of, outcomes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,19 +37,17 @@ _REFERENCE_S = (5e-4, 5e-3)
 class VariantTimer:
     """Builds and times variants on a device, which stays open until the end of the ``with`` block.
 
-    `slowdown` says how many times as long as at first the reference variants took at last. With a `check`, variants
-    whose results are wrong fail before they are timed.
+    `slowdown` says how many times as long as at first the reference variants took at last; on workers' devices, of
+    which each may have its own, it stays 1. With a `check`, variants whose results are wrong fail before they are
+    timed.
     """
 
     def __init__(self, device: TimedDevice, options: TimingOptions, check: ResultCheck | None = None) -> None:
         self._device = device
         self._options = options
         self._check = check
-        with ExitStack() as stack:
-            stack.enter_context(alone_on(device))
-            self._backend = stack.enter_context(closing(open_backend(device, options)))
-            self._open = stack.pop_all()
-        self._built: dict[str, Entry] = {}
+        self._timer = Timer(device, tells=True, check=check)
+        self._built: dict[str, TimingJob] = {}
         self._references: dict[str, float] = {}
         self.slowdown = 1.0
 
@@ -57,59 +55,54 @@ class VariantTimer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._open.close()
+        self._timer.__exit__()
 
-    def timed(self, jobs: Sequence[SizedKernel | LaunchRequest]) -> Measured:
+    def timed(self, variants: Sequence[SizedKernel | LaunchRequest]) -> Measured:
         """Build variants, from code where that was generated before, and time them side by side."""
-        session = Session(self._options, uuid.uuid4().hex, None)
-        entries = entries_of(jobs, self._device, session)
-        for entry in entries:
-            start(entry, self._backend, session)
-            if self._check is not None and entry.failure is None:
-                self._refuse_wrong(entry, self._check, session)
+        session = Session(self._options, uuid.uuid4().hex)
+        jobs = jobs_of(variants, self._device, session)
+        if isinstance(self._device, WorkerDevice):
+            self._built |= {job.label: job for job in jobs}
+            return measure_on(self._device, variants, self._options, check=self._check, fewest=1)
         # In the same rounds as the new variants: what slows the device down slows both.
         references = [_anew(self._built[label]) for label in self._references]
-        time_in_rounds([*entries, *references], session)
-        self._built |= {entry.label: entry for entry in entries if entry.failure is None}
-        found = outcomes_of([*entries, *references], self._options)
+        self._timer.time([*jobs, *references], session)
+        self._built |= {job.label: job for job in jobs if job.failure is None}
+        found = outcomes_of([*jobs, *references], self._options)
         if not references:
-            self._choose_references(entries, found)
+            self._choose_references(jobs, found)
         times = {timing.label: timing.seconds for timing in found if isinstance(timing, Timing)}
         ratios = [times[label] / first for label, first in self._references.items() if label in times]
         self.slowdown = float(np.median(ratios)) if ratios else self.slowdown
-        return Measured(found[: len(entries)])
+        return Measured(found[: len(jobs)])
 
-    @staticmethod
-    def _refuse_wrong(entry: Entry, check: ResultCheck, session: Session) -> None:
-        try:
-            check.require_right(entry.job, entry.runnable)
-        except MeasurementError as error:
-            entry.give_up(error, "run", session)
-
-    def _choose_references(self, entries: Sequence[Entry], found: Measured) -> None:
+    def _choose_references(self, jobs: Sequence[TimingJob], found: Measured) -> None:
         timed = {timing.label: timing.seconds for timing in found if isinstance(timing, Timing)}
-        fit = sorted((entry for entry in entries if entry.label in timed), key=_suitability, reverse=True)
+        fit = sorted((job for job in jobs if job.label in timed), key=_suitability, reverse=True)
         # Slow ones would cost more than what they are timed with.
-        suitable = [entry for entry in fit if _suitability(entry)[0]]
-        self._references = {entry.label: timed[entry.label] for entry in suitable[:_REFERENCES] or fit[:1]}
+        suitable = [job for job in fit if _suitability(job)[0]]
+        self._references = {job.label: timed[job.label] for job in suitable[:_REFERENCES] or fit[:1]}
 
     def again(self, labels: Sequence[str], options: TimingOptions) -> Measured:
-        """Time variants anew that were timed before, side by side and without building them."""
-        session = Session(options, uuid.uuid4().hex, None)
-        entries = [_anew(self._built[label]) for label in labels]
-        time_in_rounds(entries, session)
-        return outcomes_of(entries, options)
+        """Time variants anew that were timed before, side by side and, on this machine, without building them."""
+        if isinstance(self._device, WorkerDevice):
+            # All by one worker, whose device is as fast for each of them.
+            return measure_on(self._device, [self._built[label].kernel for label in labels], options)
+        session = Session(options, uuid.uuid4().hex)
+        jobs = [_anew(self._built[label]) for label in labels]
+        self._timer.time(jobs, session)
+        return outcomes_of(jobs, options)
 
 
-def _anew(entry: Entry) -> Entry:
-    return Entry(entry.job, runnable=entry.runnable, launches=entry.launches, seconds=entry.seconds)
+def _anew(job: TimingJob) -> TimingJob:
+    return TimingJob(job.kernel, runnable=job.runnable, launches=job.launches, seconds=job.seconds)
 
 
-def _suitability(entry: Entry) -> tuple[bool, int, float]:
+def _suitability(job: TimingJob) -> tuple[bool, int, float]:
     """Return how well a kernel suits as a reference; the greatest suits best."""
     shortest, longest = _REFERENCE_S
     # Keeps the logarithm finite; only a fake device is faster.
-    seconds = max(entry.seconds, 1e-12)
-    rounds = len({(sample.session, sample.round) for sample in entry.samples})
+    seconds = max(job.seconds, 1e-12)
+    rounds = len({(sample.session, sample.round) for sample in job.samples})
     # The range's geometric mean is its middle on a scale of ratios.
     return shortest <= seconds <= longest, rounds, -abs(math.log(seconds / math.sqrt(shortest * longest)))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perflex import Calibration, Device, RunOptions, TimingOptions, gather_feature_values, using_machine
+from perflex import Calibration, Device, TimingOptions, gather_feature_values, using_machine
 from perflex.__main__ import main
 from perflex.calibration.ready import own_cpu
 from perflex.errors import MeasurementError, PerflexWarning
@@ -41,7 +41,7 @@ def law(_, sizes):
 @pytest.fixture(autouse=True)
 def _no_code(monkeypatch, tmp_path):
     """Requests are the kernels themselves, and locks the test's own; this machine has no device (see conftest.py)."""
-    for place in ("perflex.timing.executors.rounds", "perflex.timing.rounds"):
+    for place in ("perflex.timing.executors.on_workers", "perflex.timing.rounds"):
         monkeypatch.setattr(f"{place}.request_for", lambda job, _: job)
     monkeypatch.setattr("perflex.timing.device_lock.tempfile.gettempdir", lambda: str(tmp_path))
 
@@ -57,7 +57,7 @@ def test_device_sizes_and_times_are_the_workers(tmp_path, monkeypatch, capsys):
     assert (found.device["name"], found.model.output_feature) == ("NVIDIA H100", "f_cuda_wall_time_h100")
     # A sub-group's operation.
     assert found.params["p_madd"] == pytest.approx(32 / RATE, rel=1e-3)
-    assert {name for name, function in cluster.done if function == "time_portion"} <= {"node1", "node2"}
+    assert {name for name, function in cluster.done if function == "time_batch"} <= {"node1", "node2"}
 
 
 def test_the_cpu_is_the_workers(monkeypatch):
@@ -65,12 +65,13 @@ def test_the_cpu_is_the_workers(monkeypatch):
     monkeypatch.setattr("perflex.timing.executors.worker_device.reported_cpu", lambda: theirs)
     monkeypatch.setattr("perflex.calibration.ready.reported_cpu", lambda: pytest.fail("asked here"))
     cluster = Cluster(Worker("node1", (CPU,), law))
-    assert own_cpu(CPU, ["f_ecm_vol_l2"], cluster) is theirs
-    assert own_cpu(CPU, ["f_thread_groups"], cluster) is None
+    device = cluster.device(CPU)
+    assert own_cpu(device, ["f_ecm_vol_l2"]) is theirs
+    assert own_cpu(device, ["f_thread_groups"]) is None
     with using_machine("EPYC-7452"):
-        assert own_cpu(CPU, ["f_ecm_vol_l2"], cluster) is None
+        assert own_cpu(device, ["f_ecm_vol_l2"]) is None
     known = replace(CPU, name="AMD EPYC 7452 32-Core Processor")
-    assert own_cpu(known, ["f_ecm_vol_l2"], Cluster(Worker("node1", (known,), law))) is None
+    assert own_cpu(Cluster(Worker("node1", (known,), law)).device(), ["f_ecm_vol_l2"]) is None
 
 
 def test_builds_are_the_workers(monkeypatch):
@@ -82,11 +83,11 @@ def test_builds_are_the_workers(monkeypatch):
             MeasurementFailure(jobs[-1].label, "no room", "prepare", error),
         ]
 
-    monkeypatch.setattr("perflex.timing.executors.builds.resource_use", built)
+    monkeypatch.setattr("perflex.timing.compiled_code.resource_use", built)
     kernels = KernelCollection(ALL_GENERATORS).generate_kernels([*PILOT, "nelements:32768,65536,98304"])
-    run = RunOptions(measure_executor=Cluster(Worker("node1", (GPU,), law)))
+    device = Cluster(Worker("node1", (GPU,), law)).device()
     with pytest.warns(PerflexWarning, match="is left out: no room"):
         table = gather_feature_values(
-            ["f_cuda_wall_time", "f_registers"], kernels, timing=TimingOptions(trials=2, min_trials=2), run=run
+            ["f_cuda_wall_time", "f_registers"], kernels, timing=TimingOptions(trials=2, min_trials=2), device=device
         )
     assert list(table.column("f_registers")) == [40, 41]

@@ -3,18 +3,19 @@
 import itertools
 import math
 from collections import Counter
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from perflex import Calibration, Promise, RunOptions, SearchOptions, TimingOptions, Tuner, VariantSpace, prune, tune
+from perflex import Calibration, Promise, RunOptions, SearchOptions, TimingOptions, Tuner, VariantSpace, tune
 from perflex.errors import CalibrationError, DeviceError, FileFormatError, MeasurementError, PerflexWarning
 from perflex.search.acquisition import changes, first_batch, most_promising
 from perflex.search.gaussian_process import Forecast
 from perflex.search.settings_table import codes_of
 from perflex.search.tuning import Tuning
 from perflex.testing import FakeDevice
+from support.elsewhere import device_of_workers
 from support.scripted_device import ScriptedDevice
 from support.spaces_for_tests import scaled, small_space, strided
 
@@ -208,22 +209,25 @@ def test_no_other_device_stands_in_for_that_of_the_machine_or_calibration(given,
     assert tune(small_space(), {"n": 1024}, options=SearchOptions(3)).device == str(FakeDevice(fake_seconds))
 
 
-def test_what_times_or_counts_here_refuses_workers_to_time_on():
-    """In HereOnly nothing may be done; nothing is counted before either."""
+class Pool(ThreadPoolExecutor):
+    """Counts the kernels that are sent."""
 
-    class HereOnly(Executor):
-        def submit(self, *_, **__):
-            pytest.fail("asked in vain")
+    sent = 0
 
-    space, run, device = small_space(), RunOptions(measure_executor=HereOnly()), FakeDevice(fake_seconds)
-    for call in (
-        lambda: tune(space, {"n": 1024}, device=device, run=run),
-        lambda: tune(space, {"n": 1024}, measure=lambda _: 1e-3, run=run),
-        lambda: space.extract(["f_thread_groups"], {"n": 1024}, run=run),
-        lambda: prune(space, None, {"n": 1024}, run=run),
-    ):
-        with pytest.raises(CalibrationError, match="; leave out measure_executor"):
-            call()
+    def submit(self, function, work, /):
+        self.sent += len(work.argument.kernels)
+        return super().submit(function, work)
+
+
+def test_variants_are_timed_by_workers():
+    space, device = small_space(), FakeDevice(fake_seconds)
+    with Pool(2) as pool:
+        there = tune(space, {"n": 1024}, device=device_of_workers(pool, device))
+    here = tune(space, {"n": 1024}, device=device)
+    assert (there.best.name, there.device) == (here.best.name, here.device)
+    # The fastest few once more.
+    assert pool.sent == len(there.history) + len(there.again)
+    assert len(there.again) > 1
 
 
 def reasonless(*_):

@@ -16,6 +16,7 @@ from perflex.store.records import MeasurementKey, Sample, insert
 from perflex.store.resume import RecordOnly, RunRecorder, recording, work_digest
 from perflex.store.store import Store
 from perflex.testing import FakeDevice
+from support.elsewhere import device_of_workers
 from uipick import ALL_GENERATORS, KernelCollection
 
 OUTPUT, MADD = "f_cl_wall_time_fake", "f_op_float32_madd"
@@ -57,11 +58,10 @@ def samples_in(place):
     return Store(place).use(lambda connection: connection.execute(count).fetchone()[0])
 
 
-def gathered(place, kernels, seconds=1e-3, features=(OUTPUT, MADD), **run):
+def gathered(place, kernels, seconds=1e-3, features=(OUTPUT, MADD), *, pool=None, **run):
+    on = device(seconds) if pool is None else device_of_workers(pool, device(seconds))
     with using_store(place):
-        return gather_feature_values(
-            features, kernels, device=device(seconds), timing=OPTIONS, run=RunOptions(**run) if run else RunOptions()
-        )
+        return gather_feature_values(features, kernels, device=on, timing=OPTIONS, run=RunOptions(**run))
 
 
 @pytest.mark.parametrize("step", [13, 17, 24])
@@ -305,7 +305,7 @@ def test_a_store_that_cannot_be_written_is_an_error_at_once(kernels, tmp_path):
 def test_kernels_are_timed_in_an_executor_and_kept(kernels, tmp_path):
     place = tmp_path / "store.sqlite"
     with ThreadPoolExecutor(2) as pool:
-        table = gathered(place, kernels, measure_executor=pool)
+        table = gathered(place, kernels, pool=pool)
     here = gathered("off", kernels)
     assert table.kernels == here.kernels
     assert table.column(OUTPUT) == pytest.approx(here.column(OUTPUT), rel=0.05)
@@ -314,5 +314,5 @@ def test_kernels_are_timed_in_an_executor_and_kept(kernels, tmp_path):
 
 def test_a_budget_decides_while_it_measures_here(kernels):
     model = Model(OUTPUT, f"p_madd * {MADD}")
-    with ThreadPoolExecutor(1) as pool, pytest.raises(CalibrationError, match="leave out budget_s or measure_executor"):
-        calibrate(model, kernels, device=device(), budget_s=1.0, run=RunOptions(measure_executor=pool))
+    with ThreadPoolExecutor(1) as pool, pytest.raises(CalibrationError, match="leave out budget_s, or measure here"):
+        calibrate(model, kernels, device=device_of_workers(pool, device()), budget_s=1.0)

@@ -7,9 +7,16 @@ from unittest import mock
 
 from perflex.devices.device import DeviceInfo
 from perflex.testing import FakeDevice
+from perflex.timing.executors.worker_device import device_of_workers
 from perflex.timing.isolation.affinity import Affinity
+from perflex.timing.measuring import measure
 
-PLACES = ("perflex.timing.executors.portions", "perflex.timing.executors.worker_device")
+PLACES = ("perflex.timing.executors.batches", "perflex.timing.executors.worker_device")
+
+
+def measure_on(executor, kernels, device, *arguments, **options):
+    """Time kernels on a device of an executor's workers."""
+    return measure(kernels, device_of_workers(executor, device), *arguments, **options)
 
 
 class Backend:
@@ -48,7 +55,7 @@ class Worker:
             mock.patch("socket.gethostname", return_value=self.name),
             mock.patch(f"{PLACES[0]}.affinity_of", return_value=settings),
             mock.patch(f"{PLACES[1]}.affinity_of", return_value=settings),
-            mock.patch(f"{PLACES[0]}.open_backend", lambda device, _: Backend(device, self.law)),
+            mock.patch("perflex.timing.timer.open_backend", lambda device, _: Backend(device, self.law)),
         ):
             yield
 
@@ -64,9 +71,12 @@ class Cluster(Executor):
         future = Future()
         with worker.here():
             result = function(*arguments)
-        self.done.append((worker.name, function.__name__))
+        self.done.append((worker.name, arguments[0].function.__name__))
         future.set_result(replace(result, worker=worker.name))
         return future
+
+    def device(self, device=None):
+        return device_of_workers(self, device)
 
     def measuring_slots(self):
         return len(self.workers)

@@ -5,12 +5,14 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 import pytest
 
 from perflex.errors import MeasurementError
+from perflex.features.sized_kernel import SizedKernel
 from perflex.testing import FakeDevice
 from perflex.timing.launch.request import LaunchRequest, launch_request
-from perflex.timing.measuring import GeneratedAhead, SizedKernel, measure
+from perflex.timing.measuring import measure
 from perflex.timing.options import TimingOptions
 from perflex.timing.results import Timing
-from perflex.timing.rounds import Entry
+from perflex.timing.rounds import TimingJob
+from perflex.timing.timer import GeneratedAhead
 from uipick import ALL_GENERATORS, KernelCollection
 
 
@@ -39,19 +41,21 @@ OPTIONS = TimingOptions(trials=2, min_trials=1, budget_s=0.01)
 
 
 def test_requests_are_those_made_here(default_device):
-    entries = [Entry(job) for job in JOBS]
+    made = [TimingJob(job) for job in JOBS]
     with ThreadPoolExecutor(1) as executor:
-        ahead = GeneratedAhead(entries, default_device, executor)
-        assert [ahead.take(entry) for entry in entries] == [None, None]
-    assert all(isinstance(entry.job, LaunchRequest) for entry in entries)
-    assert [entry.job for entry in entries] == [launch_request(job, default_device) for job in JOBS]
+        ahead = GeneratedAhead(made, default_device, executor)
+        assert [ahead.take(entry) for entry in made] == [None, None]
+    assert all(isinstance(entry.kernel, LaunchRequest) for entry in made)
+    assert [entry.kernel for entry in made] == [launch_request(job, default_device) for job in JOBS]
 
 
 def test_what_cannot_be_generated_fails_alone(default_device):
     bad = SizedKernel(JOBS[0].kernel, {"n": 1000}, "bad")
     with ThreadPoolExecutor(1) as executor:
         found, failed = measure([JOBS[0], bad], default_device, OPTIONS, executor=executor)
-        assert isinstance(GeneratedAhead([entry := Entry(bad)], default_device, executor).take(entry), MeasurementError)
+        assert isinstance(
+            GeneratedAhead([entry := TimingJob(bad)], default_device, executor).take(entry), MeasurementError
+        )
     assert isinstance(found, Timing)
     assert (failed.kind, failed.label) == ("prepare", "bad")
 
@@ -63,6 +67,6 @@ def test_without_workers_code_is_generated_here(default_device, takes):
 
 
 def test_devices_without_code_are_left_alone():
-    entry = Entry(JOBS[0])
+    entry = TimingJob(JOBS[0])
     assert GeneratedAhead([entry], FakeDevice(lambda *_: 1.0), Broken(takes=False)).take(entry) is None
-    assert entry.job is JOBS[0]
+    assert entry.kernel is JOBS[0]

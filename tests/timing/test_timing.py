@@ -17,8 +17,9 @@ from perflex.testing import FakeDevice
 from perflex.timing.fake import FakeBackend
 from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.launch.request import LaunchRequest, request_for
-from perflex.timing.measuring import measure, open_backend
+from perflex.timing.measuring import measure
 from perflex.timing.results import Measured, MeasurementFailure, Timing, TimingSummary
+from perflex.timing.timer import open_backend
 from support.scripted_device import ScriptedDevice, jobs, law
 
 EIGHT_TIMES = TimingOptions(trials=8, min_trials=8, warmups=0)

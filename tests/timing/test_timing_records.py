@@ -17,7 +17,7 @@ from perflex.timing.key import measurement_key
 from perflex.timing.launch.plan import plan_launch
 from perflex.timing.measuring import measure
 from perflex.timing.results import MeasurementFailure, Timing
-from perflex.timing.rounds import Entry, Session, time_in_rounds
+from perflex.timing.rounds import Session, TimingJob, time_in_rounds
 from support.scripted_device import Kept, ScriptedDevice, jobs, law
 from support.timing_samples import device_beside_others
 
@@ -56,7 +56,7 @@ def test_what_is_known_is_not_measured_again():
 
 
 def test_what_was_not_built_fails():
-    entry = Entry(jobs(100)[0])
+    entry = TimingJob(jobs(100)[0])
     time_in_rounds([entry], Session(EXACT, "s"))
     assert entry.failure.reason == "n=100 is to be timed but was not built"
 

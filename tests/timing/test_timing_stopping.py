@@ -11,8 +11,8 @@ import pytest
 from perflex import TimingOptions
 from perflex.features import SizedKernel
 from perflex.timing.measuring import outcomes_of
-from perflex.timing.rounds import Entry
-from perflex.timing.statistics import level_of_look, looks
+from perflex.timing.rounds import TimingJob
+from perflex.timing.statistics import interim_counts, interim_level
 from support.timing_samples import Sample
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def entry(seconds, activity=None):
     samples = [Sample(float(value), 1, float(i), "s", i, activity) for i, value in enumerate(seconds)]
-    return Entry(SizedKernel(None, {}, "k"), samples=samples)
+    return TimingJob(SizedKernel(None, {}, "k"), samples=samples)
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def entry(seconds, activity=None):
     ],
 )  # fmt: skip
 def test_looks_by_hand_and_the_level_of_each(trials, expected):
-    assert looks(trials) == expected
-    assert level_of_look(trials) == pytest.approx(1 - 0.05 / len(expected))
+    assert interim_counts(trials) == expected
+    assert interim_level(trials) == pytest.approx(1 - 0.05 / len(expected))
 
 
 # Steady samples: known at the first number of samples that is looked at and at least the fewest.
@@ -64,14 +64,14 @@ SHAPES: dict[str, tuple[Callable[[np.random.Generator, tuple[int, int]], np.ndar
 }
 
 
-def last_looks(samples, precision):
+def last_interim_counts(samples, precision):
     """Return after how many samples each row's kernel is known, by the rule itself."""
     options = TimingOptions(precision=precision, budget_s=1e9, min_trials=1)
     ends = np.zeros(len(samples), dtype=int)
     for row, values in enumerate(samples):
         own = entry(values)
-        for count in looks(60):
-            if Entry(own.job, samples=own.samples[:count]).is_known(options):
+        for count in interim_counts(60):
+            if TimingJob(own.kernel, samples=own.samples[:count]).is_known(options):
                 ends[row] = count
                 break
     return ends
@@ -90,8 +90,8 @@ def covered(samples, ends, truth):
 def test_intervals_keep_their_word_though_timing_ends_when_they_are_narrow(shape):
     draw, truth, precision = SHAPES[shape]
     samples = 1e-3 * draw(np.random.default_rng(1), (300, 60))
-    ends = last_looks(samples, precision)
+    ends = last_interim_counts(samples, precision)
     # Only where kernels end at several looks does the simulation say something of ending.
-    assert set(ends) <= set(looks(60))
+    assert set(ends) <= set(interim_counts(60))
     assert len(set(ends)) >= 3
     assert covered(samples, ends, 1e-3 * truth) >= 0.95 - 2 * math.sqrt(0.05 * 0.95 / 300)

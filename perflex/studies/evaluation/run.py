@@ -13,9 +13,8 @@ import numpy as np
 from perflex.calibration.acceptance import warn_of_doubts
 from perflex.calibration.calibrating import calibration_from_table, fitted
 from perflex.calibration.gathering import gather_feature_values
-from perflex.calibration.ready import cpu_here, multiply_add_rate, scale_of
+from perflex.calibration.ready import cpu_here, found_device, multiply_add_rate, scale_of
 from perflex.devices.device import identity
-from perflex.devices.listing import wall_time_identifier
 from perflex.errors import CalibrationError, MachineError, PerflexWarning, warn
 from perflex.features.sized_kernel import SizedKernel
 from perflex.progress import RunOptions
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from perflex.calibration.calibration import Calibration
-    from perflex.devices.device import Device
     from perflex.expression.model import Model
     from perflex.fit.result import FitResult
     from perflex.fit.table import FeatureTable
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
     from perflex.store.records import Recorder
     from perflex.studies.evaluation.baselines import Knowledge
     from perflex.studies.evaluation.studies import Plan, Study
+    from perflex.timing.launch.backend import TimedDevice
     from uipick import MeasurementKernel
 
 # Enough for a median; each is timed as long as a kernel of the studies.
@@ -60,7 +59,7 @@ def study_timing(trials: int = 15) -> TimingOptions:
 
 
 def evaluate_device(
-    device: Device,
+    device: TimedDevice,
     studies: Sequence[Study],
     *,
     timing: TimingOptions | None = None,
@@ -78,7 +77,7 @@ def evaluate_device(
 
 
 def _evaluated(
-    device: Device,
+    device: TimedDevice,
     studies: Sequence[Study],
     options: TimingOptions,
     model: str | None,
@@ -88,7 +87,8 @@ def _evaluated(
 ) -> DeviceEvaluation:
     start = time.perf_counter()
     rate = multiply_add_rate(device)
-    plans = [plan_of(study, wall_time_identifier(device), scale_of(rate)) for study in studies]
+    _, output = found_device(device, None)
+    plans = [plan_of(study, output, scale_of(rate)) for study in studies]
     # By name: what several models are fitted to is timed once.
     kernels = {kernel.name: kernel for plan in plans for own in plan.kernels.values() for kernel in own}
     table = gather_feature_values(
@@ -227,7 +227,7 @@ def _with_predictions(
 
 
 def _calibrate(
-    plan: Plan, table: FeatureTable, device: Device, timing: TimingOptions, wanted: str | None
+    plan: Plan, table: FeatureTable, device: TimedDevice, timing: TimingOptions, wanted: str | None
 ) -> _Calibrated:
     """Fit the models of a study to what was measured, and choose among them."""
     parts = {name: _rows_of(table, own) for name, own in plan.kernels.items()}
@@ -249,7 +249,7 @@ def _calibrate(
 
 
 def _calibration(
-    model: Model, table: FeatureTable, fit: FitResult, device: Device, timing: TimingOptions
+    model: Model, table: FeatureTable, fit: FitResult, device: TimedDevice, timing: TimingOptions
 ) -> Calibration:
     """Return a calibration that knows the CPU's caches, so that doubts of conflict misses do not rest on usual ones."""
     found = calibration_from_table(model, table, fit, device=device, timing=timing)

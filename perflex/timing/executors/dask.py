@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import socket
 import time
-from collections import Counter
-from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perflex.errors import ExecutorError, MissingExtraError, warn
-from perflex.timing.executors.pool import WorkersDiedError
+from perflex.timing.executors.worker_device import device_of_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
     from typing import Self
 
+    from perflex.devices.device import Device
+    from perflex.timing.executors.worker_device import WorkerDevice
+
 _Result = TypeVar("_Result")
 
 # What workers declare: ``dask worker ADDRESS --resources perflex_device=1``.
 DEVICE_RESOURCE = "perflex_device"
-# So long there may be no worker, or none of a host where work was sent: nannies need some seconds to start new ones.
+# So long there may be no worker: nannies need some seconds to start new ones.
 _PATIENCE_S = 30.0
 _LOOK_S = 0.1
 
 
-def dask_executor(address: str, *, timeout_s: float = 10.0) -> DaskExecutor:
+def dask_executor(where: Any, *, timeout_s: float = 10.0) -> DaskExecutor:
     """Return an executor that works on a running Dask cluster.
 
     Measurements go to workers that declare the resource ``perflex_device``, one for each unit of it: start a worker per
@@ -37,8 +39,9 @@ def dask_executor(address: str, *, timeout_s: float = 10.0) -> DaskExecutor:
 
     Parameters
     ----------
-    address
-        The scheduler's, e.g. ``"tcp://10.0.0.1:8786"``.
+    where
+        The scheduler's address, e.g. ``"tcp://10.0.0.1:8786"``; or a cluster, or a client of one, as
+        ``distributed.LocalCluster``, dask-jobqueue and dask-kubernetes make them.
     timeout_s
         So long is waited for the scheduler, and then for a first worker, in seconds.
 
@@ -55,17 +58,20 @@ def dask_executor(address: str, *, timeout_s: float = 10.0) -> DaskExecutor:
     except ModuleNotFoundError as error:
         msg = f"a Dask cluster needs the extra 'dask' ({error}): pip install 'perflex[dask]'"
         raise MissingExtraError(msg, extra="dask") from error
+    own = not isinstance(where, Client)
+    address = str(getattr(where, "scheduler_address", where) if own else where.scheduler.address)
     try:
         # A client that finds nobody leaves a trace of its own behind; so somebody is looked for first.
-        socket.create_connection(get_address_host_port(address), timeout_s).close()
-        client = Client(address, timeout=timeout_s, set_as_default=False)
+        if isinstance(where, str):
+            socket.create_connection(get_address_host_port(address), timeout_s).close()
+        client = Client(where, timeout=timeout_s, set_as_default=False) if own else where
     except (OSError, ValueError, ImportError, TypeError) as error:
         msg = (
             f"no Dask scheduler answers at {address} ({_first_line(error)}); "
             "start one with `dask scheduler`, and give the address it prints"
         )
         raise ExecutorError(msg, address=address) from error
-    executor = DaskExecutor(client, address)
+    executor = DaskExecutor(client, address, closes=own)
     try:
         executor.wait_for_workers(timeout_s)
     except ExecutorError:
@@ -80,25 +86,43 @@ class DaskExecutor(Executor):
     Parameters
     ----------
     client
-        A ``distributed.Client``, which is closed with the executor.
+        A ``distributed.Client``.
     address
         The scheduler's, for messages.
+    closes
+        Whether the client is closed with the executor.
     """
 
     # Counts are not remembered in workers' files: the client's need not exist where they run.
     workers_share_files = False
 
-    def __init__(self, client: Any, address: str) -> None:
+    def __init__(self, client: Any, address: str, *, closes: bool = True) -> None:
         self._client = client
         self._address = address
+        self._closes = closes
         self._pending: dict[Future[Any], Any] = {}
-        self._hosts: dict[Future[Any], str] = {}
         # Addresses of workers that may do what was submitted, where that is not all of them; those that may not.
         self._allowed: dict[Future[Any], frozenset[str]] = {}
         self._left_out: set[str] = set()
-        self._seen: dict[str, float] = {}
-        self._gone_since: float | None = None
+        self._seen = time.monotonic()
         self._declared: bool | None = None
+
+    def device(self, device: str | Device | None = None) -> WorkerDevice:
+        """Return the device that the workers measure on, which may be given wherever kernels are timed.
+
+        Parameters
+        ----------
+        device
+            A device, or parts of its name; by default the one that the workers prefer.
+
+        Raises
+        ------
+        DeviceError
+            No worker has such a device, or all that have one differ in what cannot be mixed.
+        ExecutorError
+            The scheduler is lost, or there has been no worker for half a minute.
+        """
+        return device_of_workers(self, device)
 
     def submit(self, function: Callable[..., _Result], /, *arguments: Any, **options: Any) -> Future[_Result]:
         """Have a function called by any worker.
@@ -108,10 +132,10 @@ class DaskExecutor(Executor):
         ExecutorError
             The scheduler is lost.
         """
-        return self._submit(function, arguments, options, {})
+        return self._submit(_Call(function, arguments, options))
 
     def submit_measuring(self, function: Callable[[Any], _Result], work: Any) -> Future[_Result]:
-        """Have work, such as a portion, done by a worker with a free device, or by one of the host with least work.
+        """Have work, such as a batch, done by a worker with a free device, or by one for each host.
 
         Raises
         ------
@@ -119,15 +143,9 @@ class DaskExecutor(Executor):
             The scheduler is lost, or there has been no worker for half a minute.
         """
         workers = self._waited_for()
-        if self._declared:
-            return self._submit_to(frozenset(workers) if self._left_out else frozenset(), function, work)
-        # Much may be sent at once, such as all builds.
-        busy = Counter(self._hosts.values())
-        hosts = sorted(self._seen, key=lambda host: (busy[host], -self._seen[host]))
-        future = self._submit(function, (work,), {}, {"workers": hosts[:1]}, _MeasuringCall)
-        self._hosts[future] = hosts[0]
-        future.add_done_callback(lambda done: self._hosts.pop(done, None))
-        return future
+        # Those that declare devices may change while there are any; of hosts, each has its one worker.
+        free = self._declared and not self._left_out
+        return self._submit_to(frozenset() if free else frozenset(workers), function, work)
 
     def submit_to_each(self, function: Callable[[Any], _Result], work: Any) -> list[Future[_Result]]:
         """Have the same work done by each worker that may measure.
@@ -145,34 +163,6 @@ class DaskExecutor(Executor):
         host = workers[worker]["host"] if worker in workers else ""
         same = {address for address, facts in workers.items() if facts["host"] == host and not self._declared}
         self._left_out |= {worker, *same}
-        if not self._declared:
-            self._seen.pop(host, None)
-
-    def _submit_to(self, allowed: frozenset[str], function: Callable[[Any], _Result], work: Any) -> Future[_Result]:
-        """Have work done by a worker of some, any without an address; by one with a free device where they declare."""
-        places: dict[str, Any] = {"resources": {DEVICE_RESOURCE: 1}} if self._declared else {}
-        if allowed:
-            places["workers"] = sorted(allowed)
-        future = self._submit(function, (work,), {}, places, _MeasuringCall)
-        if allowed:
-            self._allowed[future] = allowed
-            future.add_done_callback(lambda done: self._allowed.pop(done, None))
-        return future
-
-    def _waited_for(self) -> dict[str, Any]:
-        """Return the workers that may measure, by address, as soon as there is one."""
-        # In this order: who counts them notices which hosts are gone.
-        while not (self.measuring_slots() and (workers := self._measuring())):
-            time.sleep(_LOOK_S)
-        return workers
-
-    def _measuring(self) -> dict[str, Any]:
-        """Return the workers that may measure, by address."""
-        return {
-            address: facts
-            for address, facts in self._workers().items()
-            if address not in self._left_out and (not self._declared or DEVICE_RESOURCE in facts["resources"])
-        }
 
     def measuring_slots(self) -> int:
         """Return how many devices the workers declare; if none does, the number of their hosts.
@@ -183,6 +173,21 @@ class DaskExecutor(Executor):
             The scheduler is lost, or there has been no worker for half a minute.
         """
         workers = self._workers()
+        for future, allowed in list(self._allowed.items()):
+            if not allowed & set(workers):
+                future.cancel()  # it would wait for these workers for ever
+        found = self._measuring(workers)
+        now = time.monotonic()
+        if found:
+            self._seen = now
+        elif now - self._seen > _PATIENCE_S:
+            what = f"that declares {DEVICE_RESOURCE}" if self._declared else "at all"
+            msg = f"{self._address} has had no worker {what} for {_PATIENCE_S:.0f} s; what was measured is kept"
+            raise ExecutorError(msg, address=self._address)
+        return int(sum(worker["resources"].get(DEVICE_RESOURCE, 1) for worker in found.values()))
+
+    def _measuring(self, workers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the workers that may measure, by address: those that declare a device, or one of each host."""
         if self._declared is None and workers:
             self._declared = any(DEVICE_RESOURCE in worker["resources"] for worker in workers.values())
             if not self._declared:
@@ -191,27 +196,28 @@ class DaskExecutor(Executor):
                     f"at a time; start one per device with --resources {DEVICE_RESOURCE}=1"
                 )
                 warn(msg)
-        for future, allowed in list(self._allowed.items()):
-            if not allowed & set(workers):
-                future.cancel()  # it would wait for these workers for ever
-        workers = self._measuring()
-        now = time.monotonic()
+        found = {address: facts for address, facts in sorted(workers.items()) if address not in self._left_out}
         if self._declared:
-            slots = int(sum(worker["resources"][DEVICE_RESOURCE] for worker in workers.values()))
-            present = {"": now} if slots else {}
-        else:
-            present = {worker["host"]: now for worker in workers.values()}
-            slots = len(present)
-        self._seen = {place: seen for place, seen in (self._seen | present).items() if now - seen < _PATIENCE_S}
-        self._gone_since = None if present else self._gone_since or now
-        if self._gone_since is not None and now - self._gone_since > _PATIENCE_S:
-            what = f"that declares {DEVICE_RESOURCE}" if self._declared else "at all"
-            msg = f"{self._address} has had no worker {what} for {_PATIENCE_S:.0f} s; what was measured is kept"
-            raise ExecutorError(msg, address=self._address)
-        for future, host in list(self._hosts.items()):
-            if host not in self._seen:
-                future.cancel()  # it would wait for that host for ever
-        return slots
+            return {address: facts for address, facts in found.items() if DEVICE_RESOURCE in facts["resources"]}
+        of_hosts = {facts["host"]: address for address, facts in found.items()}
+        return {address: found[address] for address in of_hosts.values()}
+
+    def _waited_for(self) -> dict[str, Any]:
+        """Return the workers that may measure, by address, as soon as there is one."""
+        while not (self.measuring_slots() and (workers := self._measuring(self._workers()))):
+            time.sleep(_LOOK_S)
+        return workers
+
+    def _submit_to(self, allowed: frozenset[str], function: Callable[[Any], _Result], work: Any) -> Future[_Result]:
+        """Have work done by a worker of some, any without an address; by one with a free device where they declare."""
+        places: dict[str, Any] = {"retries": 1} | ({"resources": {DEVICE_RESOURCE: 1}} if self._declared else {})
+        if allowed:
+            places["workers"] = sorted(allowed)
+        future = self._submit(_MeasuringCall(function, (work,), {}), **places)
+        if allowed:
+            self._allowed[future] = allowed
+            future.add_done_callback(lambda done: self._allowed.pop(done, None))
+        return future
 
     def wait_for_workers(self, timeout_s: float) -> None:
         """Wait for a first worker.
@@ -236,7 +242,8 @@ class DaskExecutor(Executor):
         for future in pending:
             if future.cancel():
                 future.set_running_or_notify_cancel()
-        self._client.close()
+        if self._closes:
+            self._client.close()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -259,22 +266,15 @@ class DaskExecutor(Executor):
             raise self._lost(error) from error
         return workers
 
-    def _submit(
-        self,
-        function: Callable[..., _Result],
-        arguments: tuple[Any, ...],
-        options: Mapping[str, Any],
-        places: Any,
-        call: type[_Call] | None = None,
-    ) -> Future[_Result]:
+    def _submit(self, call: _Call, **places: Any) -> Future[Any]:
         if self._client.status not in {"running", "connecting"}:
             raise self._lost(RuntimeError(f"the client is {self._client.status}"))
         try:
             # Not pure: Dask would take equal calls for one, and give both the first one's result.
-            inner = self._client.submit((call or _Call)(function, arguments, dict(options)), pure=False, **places)
+            inner = self._client.submit(call, pure=False, **places)
         except OSError as error:
             raise self._lost(error) from error
-        outer: Future[_Result] = Future()
+        outer: Future[Any] = Future()
         self._pending[outer] = inner
         outer.add_done_callback(self._ended)
         # The client's own executor would wait for ever for an answer that cannot be read here.
@@ -326,11 +326,9 @@ def _pass_on(outer: Future[Any], inner: Any) -> None:
         return
     try:
         result = inner.result()
-    except KilledWorker as error:
-        # Dask has tried it again by itself, with this many workers.
-        outer.set_exception(WorkersDiedError("its workers did not return", deaths=error.allowed_failures + 1))
-    except (NoValidWorkerError, CancelledError) as error:
-        outer.set_exception(WorkersDiedError(_first_line(error), deaths=1))
+    # Dask has tried it again by itself, with several workers.
+    except (KilledWorker, NoValidWorkerError, CancelledError) as error:
+        outer.set_exception(BrokenExecutor(_first_line(error)))
     except BaseException as error:  # noqa: BLE001  what went wrong there is for whoever waits, an answer that cannot be read, too
         outer.set_exception(error)
     else:

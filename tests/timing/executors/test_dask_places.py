@@ -1,6 +1,5 @@
 """Where a Dask cluster's work goes, without a cluster."""
 
-from collections import Counter
 from concurrent.futures import Future
 
 import pytest
@@ -19,20 +18,21 @@ class _Client:
 
     def scheduler_info(self, n_workers):  # noqa: ARG002 - the client's name of it
         workers = self._told.pop(0) if len(self._told) > 1 else self._told[0]
-        return {"workers": {f"tcp://{host}": {"host": host, "resources": {}} for host in workers}}
+        return {"workers": {f"tcp://{host}": {"host": host.partition(":")[0], "resources": {}} for host in workers}}
 
-    def submit(self, _call, *, pure, workers):  # noqa: ARG002
+    def submit(self, _call, *, pure, retries, workers):  # noqa: ARG002
         self.sent += workers
         return Future()
 
 
 @pytest.mark.filterwarnings("ignore:no worker of there says")
-def test_much_work_at_once_is_spread_over_the_hosts():
-    client = _Client(["n0", "n1", "n2"])
+def test_one_worker_of_each_host_measures():
+    client = _Client(["n0:1", "n0:2", "n1:1", "n2:1", "n2:2"])
     executor = DaskExecutor(client, "there")
-    for number in range(17):
-        executor.submit_measuring(print, number)
-    assert sorted(Counter(client.sent).values()) == [5, 6, 6]
+    executor.submit_measuring(print, 1)
+    assert [worker[:8] for worker in client.sent] == ["tcp://n0", "tcp://n1", "tcp://n2"]
+    executor.leave_out("tcp://n0:1")
+    assert executor.measuring_slots() == 2
 
 
 @pytest.mark.filterwarnings("ignore:no worker of there says")

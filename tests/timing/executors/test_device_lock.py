@@ -122,7 +122,7 @@ def test_tuning_holds_the_lock_until_it_ends(tmp_path, monkeypatch):
         held.append(sizes)
         return 1e-3
 
-    monkeypatch.setattr("perflex.timing.variant_timer.open_backend", lambda device, _: Backend(device, law))
+    monkeypatch.setattr("perflex.timing.timer.open_backend", lambda device, _: Backend(device, law))
     assert len(tune(small_space(), {"n": 1024}, device=GPU).history) == len(held) > 0
     with device_lock(GPU, patience_s=0):
         pass
@@ -149,7 +149,7 @@ def test_who_measures_beside_another_waits_and_says_for_whom(tmp_path, monkeypat
         def close(self):
             at_work.pop()
 
-    monkeypatch.setattr("perflex.timing.measuring.open_backend", Alone)
+    monkeypatch.setattr("perflex.timing.timer.open_backend", Alone)
     monkeypatch.setattr("perflex.timing.rounds.request_for", lambda job, _: job)
     held, release = threading.Event(), threading.Event()
 

@@ -19,9 +19,9 @@ from perflex.store.store import Store
 from perflex.testing import FakeDevice
 from perflex.timing.executors import dask as cluster_module
 from perflex.timing.executors.dask import DEVICE_RESOURCE
-from perflex.timing.executors.portions import PortionResult
-from perflex.timing.executors.rounds import measure_on
+from perflex.timing.executors.workers import Answer
 from perflex.timing.key import measurement_key
+from support.elsewhere import measure_on
 from support.scripted_device import jobs as jobs_of
 
 pytestmark = pytest.mark.machine
@@ -79,7 +79,7 @@ def test_errors_and_keywords_come_back(executor):
 
 
 def _nothing(_):
-    return PortionResult(())
+    return Answer(None)
 
 
 def test_a_worker_that_is_left_out_measures_no_more(declaring):

@@ -10,10 +10,9 @@ import pytest
 from perflex import Device, TimingOptions
 from perflex.errors import DeviceError, PerflexWarning
 from perflex.timing import device_lock as locks
-from perflex.timing.executors.rounds import measure_on
 from perflex.timing.executors.worker_device import device_of_workers
 from perflex.timing.key import measurement_key
-from support.elsewhere import Backend, Cluster, Worker
+from support.elsewhere import Backend, Cluster, Worker, measure_on
 from support.scripted_device import Kept, jobs, law
 
 EXACT = TimingOptions(trials=3, min_trials=3, precision=0)
@@ -25,7 +24,7 @@ NEWER = replace(GPU, driver="CUDA 13.1")
 @pytest.fixture(autouse=True)
 def _no_code(monkeypatch, tmp_path):
     """Requests are the kernels themselves, and locks the test's own."""
-    for place in ("perflex.timing.executors.rounds", "perflex.timing.rounds"):
+    for place in ("perflex.timing.executors.on_workers", "perflex.timing.rounds"):
         monkeypatch.setattr(f"{place}.request_for", lambda job, _: job)
     monkeypatch.setattr(locks.tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setattr("perflex.timing.key._digest", lambda *_: "digest")
@@ -78,7 +77,7 @@ def test_a_worker_unlike_the_others_is_left_out(odd, reason, device):
         measured = measure_on(cluster, jobs(*range(10, 60)), device, EXACT)
     assert len(caught) == 1
     assert len(measured.timings) == 50
-    assert {name for name, function in cluster.done if function == "time_portion"} <= set(cluster.workers)
+    assert {name for name, function in cluster.done if function == "time_batch"} <= set(cluster.workers)
     assert "node0" not in cluster.workers
 
 
@@ -130,9 +129,9 @@ def run_on_threads(monkeypatch, run, workers=4, devices=4):
             plain.run = lambda launches: (run(self.device), (1e-3,) * launches)[1]
             return plain
 
-    monkeypatch.setattr("perflex.timing.executors.portions.open_backend", lambda device, _: Running(device, law))
+    monkeypatch.setattr("perflex.timing.timer.open_backend", lambda device, _: Running(device, law))
     with Worker("node1", equal(devices), law).here(), Threads(workers) as executor:
-        monkeypatch.setattr("perflex.timing.executors.portions.open_backend", lambda device, _: Running(device, law))
+        monkeypatch.setattr("perflex.timing.timer.open_backend", lambda device, _: Running(device, law))
         return measure_on(executor, jobs(*range(10, 42)), GPU, TimingOptions(trials=2, min_trials=2, warmups=0))
 
 

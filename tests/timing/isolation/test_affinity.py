@@ -10,7 +10,6 @@ import pytest
 from failing_kernels import good
 from perflex import Device, TimingOptions
 from perflex.features import SizedKernel
-from perflex.timing.executors.rounds import measure_on
 from perflex.timing.isolation import affinity
 from perflex.timing.isolation.affinity import Affinity, affinity_of
 from perflex.timing.isolation.backend import IsolatedBackend, WorkerProcess
@@ -18,6 +17,7 @@ from perflex.timing.key import measurement_key
 from perflex.timing.launch.backend import RunLimits
 from perflex.timing.measuring import measure
 from support.building import built
+from support.elsewhere import measure_on
 
 POCL = Device("Portable Computing Language", "AuthenticAMD", "cpu-znver4-AMD EPYC", "5.0", compute_units=4)
 OLD_POCL = replace(POCL, name="pthread-AMD EPYC", driver="3.1")
