@@ -489,8 +489,7 @@ def _kind(device: Any) -> str:
 def warn_before_measuring(device: TimedDevice | None) -> None:
     """Give a `PerflexWarning` for each thing that speaks against measuring on a device now; takes half a second.
 
-    Only this machine is looked at, so there is nothing to say of workers' devices, of those that are no CPU, and of
-    those that run nothing.
+    Only this machine is looked at: there is nothing to say of workers' devices, of other than CPUs, and of simulators.
     """
     if isinstance(device, WorkerDevice) or _kind(device) != "cpu" or getattr(device, "is_simulator", False):
         return

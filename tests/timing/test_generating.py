@@ -5,14 +5,13 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 import pytest
 
 from perflex.errors import MeasurementError
-from perflex.features.sized_kernel import SizedKernel
 from perflex.testing import FakeDevice
 from perflex.timing.launch.request import LaunchRequest, launch_request
 from perflex.timing.measuring import measure
 from perflex.timing.options import TimingOptions
 from perflex.timing.results import Timing
 from perflex.timing.rounds import TimingJob
-from perflex.timing.timer import GeneratedAhead
+from perflex.timing.timer import GeneratedAhead, SizedKernel
 from uipick import ALL_GENERATORS, KernelCollection
 
 
