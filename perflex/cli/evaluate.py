@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -55,6 +55,7 @@ def evaluate(
     from perflex.studies.evaluation.files import write_evaluation
     from perflex.studies.evaluation.run import evaluate_device, study_timing
     from perflex.studies.evaluation.studies import STUDIES
+    from perflex.timing.executors.worker_device import WorkerDevice
 
     terminal = terminal_of(context)
     # Before minutes of measuring, not after them.
@@ -63,11 +64,10 @@ def evaluate(
     if dask and len(device or []) > 1:
         raise ArgumentError("a cluster's workers measure on one device; give one --device, or none")
     evaluations = []
-    with ExitStack() as stack:
-        if dask:
-            chosen = [stack.enter_context(device_named(*(device or [""]), dask))]
-        else:
-            chosen = chosen_devices([] if device == ["all"] else device) if device else [find_device(None)]
+    with device_named((device or [""])[0], dask) as there:
+        chosen: list[TimedDevice] = [there] if isinstance(there, WorkerDevice) else []
+        if not chosen:
+            chosen += chosen_devices([] if device == ["all"] else device) if device else [find_device(None)]
         for where in chosen:
             with _measuring(terminal, "evaluate:", where) as progress:
                 evaluations.append(

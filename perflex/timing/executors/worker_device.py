@@ -165,4 +165,4 @@ def _meant(question: _Question) -> Device:
         fitting = error.context.get("devices", ())
         if not isinstance(fitting, tuple) or len({each.names for each in fitting}) != 1:
             raise
-        return fitting[0]
+        return next(each for each in fitting if isinstance(each, Device))

@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 import time
+import zlib
 from collections import Counter
 from concurrent.futures import BrokenExecutor, CancelledError
 from functools import partial
@@ -13,7 +14,7 @@ from functools import partial
 import pytest
 
 from failing_kernels import good
-from perflex import TimingOptions, dask_executor
+from perflex import TimingOptions, dask_executor, tune
 from perflex.errors import ExecutorError, MissingExtraError, PerflexWarning
 from perflex.store.store import Store
 from perflex.testing import FakeDevice
@@ -21,8 +22,9 @@ from perflex.timing.executors import dask as cluster_module
 from perflex.timing.executors.dask import DEVICE_RESOURCE
 from perflex.timing.executors.workers import Answer
 from perflex.timing.key import measurement_key
-from support.elsewhere import measure_on
+from support.elsewhere import device_of_workers, measure, measure_on
 from support.scripted_device import jobs as jobs_of
+from support.spaces_for_tests import small_space
 
 pytestmark = pytest.mark.machine
 
@@ -64,6 +66,19 @@ def declaring():
 def executor(declaring):
     with dask_executor(declaring.scheduler_address) as one:
         yield one
+
+
+class Seconds:
+    """A cost law of variants that workers know."""
+
+    def __call__(self, label, _):
+        return 1e-4 * (1 + zlib.crc32(label.encode()) % 100)
+
+
+def distributed_client(cluster):
+    import distributed
+
+    return distributed.Client(cluster, set_as_default=False)
 
 
 def sample_rows(store):
@@ -136,6 +151,62 @@ def test_a_worker_killed_in_the_middle(tmp_path, declared):
         kept = store.earlier(measurement_key(job, device, EXACT))
         assert tuple(sample.seconds for sample in kept) == timing.samples
     store.close()
+
+
+class OneGpu:
+    """The GPU that a worker sees, as with one task per GPU; a launch sleeps, so that four of them need no processor."""
+
+    name, platform, vendor, driver, kind = "card", "a platform", "v", "1", "gpu"
+    sub_group_size, api = 32, "opencl"
+    timer_resolution_s = 1e-9
+
+    def __init__(self, *, shared=False):
+        self.shared = shared
+
+    @property
+    def pci_address(self):
+        return "0000:17:00.0" if self.shared else f"0000:{os.getpid()}"
+
+    device = property(lambda self: self)
+
+    def backend(self):
+        return self
+
+    def build(self, _):
+        return self
+
+    def close(self):
+        pass
+
+    def run(self, launches):
+        time.sleep(0.025 * launches)
+        return (0.025,) * launches
+
+
+@pytest.mark.slow
+def test_four_workers_with_a_gpu_each_take_a_quarter_of_the_time():
+    options = TimingOptions(trials=2, min_trials=2, warmups=0)
+    seconds = {}
+    with a_cluster(4, resources={DEVICE_RESOURCE: 1}) as cluster, dask_executor(cluster) as executor:
+        for shared in (True, False):
+            device = device_of_workers(executor, OneGpu(shared=shared))
+            measure(jobs(*range(10, 18)), device, options)  # modules are imported
+            begun = time.perf_counter()
+            assert len(measure(jobs(*range(10, 42)), device, options).timings) == 32
+            seconds[shared] = time.perf_counter() - begun
+    told = f"each with a GPU {seconds[False]:.2f} s, all with one GPU {seconds[True]:.2f} s"
+    assert seconds[True] > 3.2, told
+    assert seconds[False] < 0.4 * seconds[True], told
+
+
+@pytest.mark.slow
+def test_variants_are_tuned_by_a_cluster(declaring):
+    device = FakeDevice(Seconds())
+    with distributed_client(declaring) as client, dask_executor(client) as executor:
+        there = tune(small_space(), {"n": 1024}, device=device_of_workers(executor, device))
+        assert client.status == "running"
+    here = tune(small_space(), {"n": 1024}, device=device)
+    assert (there.best.name, there.device) == (here.best.name, here.device)
 
 
 @pytest.mark.slow
