@@ -41,18 +41,15 @@ def declared(
     if fits:
         zero = " and ".join(f"{each} == 0" for each in remainders)
         constraints = (needs("groups_fit:True", zero), *constraints)
-    dropped = {argument.name for argument in arguments if argument.allowed == (True,)}
+    dropped = {a.name for a in arguments if a.allowed == (True,) or (fits and a.name == "groups_fit")}
 
     @wraps(build)
     def made(**variant: Value) -> lp.TranslationUnit:
         given = {name: value for name, value in variant.items() if name not in dropped}
         if not fits:
             return build(**given)
-        facts = [f"{size.name} >= 1" for size in sizes]
-        if variant["groups_fit"]:
-            facts += [_divided(each, variant) for each in remainders]
-        given.pop("groups_fit", None)
-        return build(**given, assume=" and ".join(facts))
+        divided = [_divided(each, variant) for each in remainders] if variant["groups_fit"] else []
+        return build(**given, assume=" and ".join([*(f"{size.name} >= 1" for size in sizes), *divided]))
 
     size_names = tuple(size.name for size in sizes)
     computed = values if values is None or callable(values) else _computed(values)
@@ -61,7 +58,7 @@ def declared(
 
 
 def _divided(remainder: str, variant: Arguments) -> str:
-    size, step = remainder.split(" % ")
+    size, _, step = remainder.partition(" % ")
     return f"{size} mod {parse_formula(step).value(variant)} = 0"
 
 

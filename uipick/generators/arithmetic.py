@@ -99,7 +99,7 @@ def _repeated(name: str, recurrence: Recurrence, *, dtype: str, nvars: int, **pa
     loops, domain = "k_outer, k_inner", f"0 <= k_inner < {unroll} and 0 <= {unroll}*k_outer < m"
     if unroll == 1:
         loops, domain = "k", "0 <= k < m"
-    body = [*dict.fromkeys(_start(recurrence, dtype, names, pattern["lsize_0"])), f"for {loops}"]
+    body = [*_start(recurrence, dtype, names, pattern["lsize_0"]), f"for {loops}"]
     for number, own in enumerate(names):
         earlier = [names[(number - back) % nvars] for back in recurrence.offsets]
         body.append(f"{own} = {recurrence.form.format(*earlier, own=own)}")

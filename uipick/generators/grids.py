@@ -114,7 +114,7 @@ GSRB = declared(
     arg.grid_sizes_3d(128),
     arg.GRID_3D_LIMIT,
     arg.needs("variant:stride2", "nx % 2 == 0"),
-    fits=arg.GRID_3D_FITS.replace("lsize_0", "(lsize_0 * (2 if variant == 'stride2' else 1))"),
+    fits="nx % (lsize_0 * (2 if variant == 'stride2' else 1)), ny % lsize_1, nz % (lsize_2 * chunk)",
 )
 
 
