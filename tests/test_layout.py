@@ -30,8 +30,8 @@ PUBLIC_MODULES = {
     "perflex.triton",
 }
 GROUND = {
-    "caches.py", "child_process.py", "errors.py", "file_io.py", "guard.py", "html.py", "isl.py", "pictures.py",
-    "progress.py", "tables.py", "version.py", "workers.py", "yaml_file.py",
+    "caches.py", "child_process.py", "errors.py", "file_io.py", "formula.py", "guard.py", "html.py", "isl.py",
+    "pictures.py", "progress.py", "tables.py", "version.py", "workers.py", "yaml_file.py",
 }  # fmt: skip
 FACE = {"__init__.py", "__main__.py", "pytest_plugin.py", "testing.py", "triton.py"}
 IMPORTED = re.compile(r"\bfrom\s+((?:perflex|uipick)[\w.]*)\s+import\b")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loopy.kernel.data import AddressSpace, ArrayArg
@@ -14,7 +14,7 @@ from pymbolic.primitives import LogicalNot, Subscript
 from perflex.errors import UnsupportedKernelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import loopy as lp
     from pymbolic.primitives import Expression, If, Variable
@@ -33,9 +33,9 @@ class Access:
     # Conditions under which it is executed.
     predicates: frozenset[Expression]
     # The sequential loops around it, outermost first.
-    nest: tuple[str, ...] = ()
+    nest: tuple[str, ...]
     # Number of the launch that it belongs to, from 0.
-    launch: int = 0
+    launch: int
 
     def __str__(self) -> str:
         return f"{'store' if self.is_store else 'load'} {self.expression}"
@@ -94,10 +94,8 @@ def global_arrays(kernel: lp.LoopKernel) -> frozenset[str]:
     return frozenset([*arguments, *temporaries])
 
 
-def global_accesses(kernel: lp.LoopKernel) -> list[Access]:
-    """Return every global access of a linearized kernel, in order of execution."""
-    arrays = global_arrays(kernel)
-    accesses: list[Access] = []
+def _executed(kernel: lp.LoopKernel) -> Iterator[tuple[lp.InstructionBase, tuple[str, ...], int]]:
+    """Yield the instructions of a linearized kernel, each with the loops around it and its launch's number."""
     nest: list[str] = []
     launch = -1
     for item in kernel.linearization:
@@ -108,20 +106,17 @@ def global_accesses(kernel: lp.LoopKernel) -> list[Access]:
         elif isinstance(item, LeaveLoop):
             nest.remove(item.iname)
         elif isinstance(item, RunInstruction):
-            found = _of_instruction(kernel, kernel.id_to_insn[item.insn_id], arrays)
-            accesses += [replace(access, nest=tuple(nest), launch=launch) for access in found]
-    return accesses
+            yield kernel.id_to_insn[item.insn_id], tuple(nest), launch
+
+
+def global_accesses(kernel: lp.LoopKernel) -> list[Access]:
+    """Return every global access of a linearized kernel, in order of execution."""
+    return [access for found in _executed(kernel) for access in _of_instruction(kernel, *found)]
 
 
 def launch_instructions(kernel: lp.LoopKernel, launch: int) -> frozenset[str]:
     """Return the ids of the instructions of one launch of a linearized kernel."""
-    number, found = -1, []
-    for item in kernel.linearization:
-        if isinstance(item, CallKernel):
-            number += 1
-        elif isinstance(item, RunInstruction) and number == launch:
-            found.append(item.insn_id)
-    return frozenset(found)
+    return frozenset(insn.id for insn, _, number in _executed(kernel) if number == launch)
 
 
 def check_one_launch(kernel: lp.LoopKernel, kept: Sequence[Access]) -> int:
@@ -137,36 +132,33 @@ def check_one_launch(kernel: lp.LoopKernel, kept: Sequence[Access]) -> int:
     return kept[0].launch
 
 
-def _of_instruction(kernel: lp.LoopKernel, insn: lp.InstructionBase, arrays: frozenset[str]) -> list[Access]:
+def _of_instruction(
+    kernel: lp.LoopKernel, insn: lp.InstructionBase, nest: tuple[str, ...], launch: int
+) -> Iterator[Access]:
     if isinstance(insn, (BarrierInstruction, NoOpInstruction)):
-        return []
+        return
     if not isinstance(insn, Assignment):
         msg = f"instruction {insn.id!r} of {kernel.name!r} is not a plain assignment; work removal knows no other"
         raise UnsupportedKernelError(msg, kernel=kernel.name, instruction=insn.id)
+    arrays, target = global_arrays(kernel), insn.assignee
     loads = _Loads(arrays)
-    found = [*loads(insn.expression)]
-    for predicate in insn.predicates:
-        found += loads(predicate)
-    target = insn.assignee
+    found = [(*load, False) for part in (insn.expression, *insn.predicates) for load in loads(part)]
     if isinstance(target, Subscript):
-        found += loads(target.index_tuple)
-    accesses = [_access(insn, subscript, conditions, is_store=False) for subscript, conditions in found]
-    if isinstance(target, Subscript) and target.aggregate.name in arrays:
-        accesses.append(_access(insn, target, frozenset(), is_store=True))
-    return accesses
-
-
-def _access(insn: lp.Assignment, subscript: Subscript, conditions: frozenset[Expression], *, is_store: bool) -> Access:
-    aggregate = subscript.aggregate
-    tags = aggregate.tags if isinstance(aggregate, TaggedVariable) else ()
-    return Access(
-        array=aggregate.name,
-        tags=frozenset(tag.value for tag in tags if isinstance(tag, LegacyStringInstructionTag)),
-        is_store=is_store,
-        expression=subscript,
-        within_inames=insn.within_inames,
-        predicates=insn.predicates | conditions,
-    )
+        found += [(*load, False) for load in loads(target.index_tuple)]
+        found += [(target, frozenset(), True)] if target.aggregate.name in arrays else []
+    for place, conditions, is_store in found:
+        array = place.aggregate
+        tags = array.tags if isinstance(array, TaggedVariable) else ()
+        yield Access(
+            array=array.name,
+            tags=frozenset(tag.value for tag in tags if isinstance(tag, LegacyStringInstructionTag)),
+            is_store=is_store,
+            expression=place,
+            within_inames=insn.within_inames,
+            predicates=insn.predicates | conditions,
+            nest=nest,
+            launch=launch,
+        )
 
 
 def check_regular(kernel: lp.LoopKernel, access: Access) -> None:

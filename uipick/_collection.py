@@ -25,15 +25,13 @@ class MatchCondition(Enum):
 
     def holds(self, own: frozenset[str], given: frozenset[str]) -> bool:
         """Tell whether a generator with the tags `own` matches the tags `given`."""
-        match self:
-            case MatchCondition.IDENTICAL:
-                return own == given
-            case MatchCondition.SUBSET:
-                return own <= given
-            case MatchCondition.SUPERSET:
-                return own >= given
-            case MatchCondition.INTERSECT:
-                return bool(own & given)
+        relations = {
+            MatchCondition.IDENTICAL: own == given,
+            MatchCondition.SUBSET: own <= given,
+            MatchCondition.SUPERSET: own >= given,
+            MatchCondition.INTERSECT: bool(own & given),
+        }
+        return relations[self]
 
 
 class KernelCollection:
@@ -118,7 +116,8 @@ class KernelCollection:
                 if generator.violated(arguments) is None
             ]
         for argument, texts in variant.items():
-            _check_used(generators, argument, texts, chosen, kernels)
+            used = {str(k.arguments[argument]) for k in kernels if argument in k.arguments}
+            _check_used(generators, argument, texts, chosen, used)
         if not kernels:
             conditions = "; ".join(f"{g.name}: {c.description}" for g in generators for c in g.constraints)
             msg = f"no combination of the arguments' values can be generated ({conditions}); name other values"
@@ -210,13 +209,8 @@ def _check_known(generators: Sequence[Generator], argument: str, texts: Sequence
 
 
 def _check_used(
-    generators: Sequence[Generator],
-    argument: str,
-    texts: Sequence[Value],
-    chosen: _Chosen,
-    kernels: Sequence[MeasurementKernel],
+    generators: Sequence[Generator], argument: str, texts: Sequence[Value], chosen: _Chosen, used: set[str]
 ) -> None:
-    used = {str(k.arguments[argument]) for k in kernels if argument in k.arguments}
     for text in texts:
         values = [(g, g.by_name[argument].read(text)) for g in generators if argument in g.by_name]
         readable = [(g, value) for g, value in values if value is not None]

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from constantdict import constantdict
 
 from perflex.errors import TagError
+from perflex.formula import parse_formula
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import loopy as lp
+
+    from perflex.formula import Formula
 
 Value = int | str | bool
 # Any: every generator knows the types of its own arguments.
@@ -45,15 +48,10 @@ def integers(least: int, most: int) -> Criterion:
     return Criterion(f"integers from {least} to {most}", lambda value: least <= value <= most)
 
 
-def multiples_of(step: int, *, minimum: int | None = None) -> Criterion:
-    """Return the criterion "multiples of `step`, at least `minimum`" (`minimum` is `step` if not given)."""
-    least = step if minimum is None else minimum
-    if step == 1:
-        return Criterion(f"integers of at least {least}", lambda value: value >= least)
-    if least == step:
-        return Criterion(f"positive multiples of {step}", lambda value: value >= step and value % step == 0)
-    words = f"multiples of {step}, at least {least}"
-    return Criterion(words, lambda value: value >= least and value % step == 0)
+def multiples_of(step: int) -> Criterion:
+    """Return the criterion "positive multiples of `step`"."""
+    words = "integers of at least 1" if step == 1 else f"positive multiples of {step}"
+    return Criterion(words, lambda value: value >= step and value % step == 0)
 
 
 @dataclass(frozen=True)
@@ -168,13 +166,31 @@ class Constraint:
     Attributes
     ----------
     description
-        The condition in words.
+        The condition: a formula over the arguments, ``"m % chains == 0"``, or, with a test, words.
     test
-        True for a mapping of arguments that can be generated.
+        True for a mapping of arguments that can be generated; by default whether the formula holds.
     """
 
     description: str
-    test: Callable[[Arguments], bool]
+    test: Callable[[Arguments], bool] | None = None
+
+    @cached_property
+    def formula(self) -> Formula | None:
+        """The formula, unless there is a test; a `perflex.errors.ModelSyntaxError` where the description is none."""
+        return None if self.test else parse_formula(self.description)
+
+    def holds(self, arguments: Arguments) -> bool:
+        """Tell whether the arguments fulfil the condition."""
+        if self.formula is None:
+            return self.test is None or bool(self.test(arguments))
+        try:
+            return bool(self.formula.value(arguments))
+        except (TypeError, ValueError, ArithmeticError) as error:
+            words = ", ".join(f"{name}:{arguments[name]}" for name in self.formula.names)
+            msg = (
+                f"constraint {self.description!r} cannot be evaluated for {words}: {error}; guard it with 'and' or 'or'"
+            )
+            raise TagError(msg) from error
 
 
 # Compared by identity, so that generators are keys of the cache of built kernels.
@@ -215,6 +231,12 @@ class Generator:
         if self.name not in self.tags:
             msg = f"generator {self.name!r} lacks its own name among its tags; add it"
             raise TagError(msg, generator=self.name)
+        for constraint in self.constraints:
+            for name in constraint.formula.names if constraint.formula else ():
+                if name not in self.by_name:
+                    known = ", ".join(self.by_name)
+                    msg = f"constraint {constraint.description!r} of {self.name!r} names {name!r}; there are {known}"
+                    raise TagError(msg, generator=self.name)
 
     @cached_property
     def by_name(self) -> Mapping[str, Argument]:
@@ -233,7 +255,7 @@ class Generator:
 
     def violated(self, arguments: Mapping[str, Value]) -> Constraint | None:
         """Return the first constraint that the arguments violate, or None."""
-        return next((c for c in self.constraints if not c.test(arguments)), None)
+        return next((c for c in self.constraints if not c.holds(arguments)), None)
 
     def combinations(self, chosen: Mapping[str, Sequence[Value]]) -> Iterator[dict[str, Value]]:
         """Yield the Cartesian product of the chosen values, defaults where none are chosen."""

@@ -171,7 +171,8 @@ def generators_page() -> str:
         lines += [f"## `{one.name}`", "", one.summary, ""]
         lines += [f"Tags: {tags}", ""] if tags else []
         lines += table(("argument", "allowed", "default", "meaning"), rows)
-        lines += [f"* where {constraint.description}" for constraint in one.constraints] + [""]
+        lines += [f"* where `{each.description}`" for each in one.constraints if each.formula]
+        lines += [f"* where {each.description}" for each in one.constraints if not each.formula] + [""]
     return "\n".join(lines)
 
 

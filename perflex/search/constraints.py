@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,14 +10,14 @@ from functools import partial
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from perflex.errors import SpaceError
-from perflex.search.formula import formula_of
+from perflex.errors import ModelSyntaxError, SpaceError
+from perflex.formula import parse_formula
 from perflex.search.variants import settings_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from perflex.search.formula import Formula
+    from perflex.formula import Formula
     from perflex.search.variants import Settings
 
 
@@ -35,6 +36,21 @@ class Constraint:
 _How: TypeAlias = Literal["by name", "in order", "as a mapping"]
 # A text over parameters, a function that takes some of them by name, or what `constraints_of` made.
 Given: TypeAlias = str | Callable[..., Any] | Constraint
+
+
+def formula_of(text: str, names: Iterable[str]) -> Formula:
+    """Read a formula of tunables with such names; a SpaceError where it is none, or names others."""
+    try:
+        formula = parse_formula(text)
+    except ModelSyntaxError as error:
+        raise SpaceError(error.message, formula=text) from error
+    known = list(names)
+    if unknown := [name for name in formula.names if name not in known]:
+        near = difflib.get_close_matches(unknown[0], known, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        msg = f"{text!r} names {unknown[0]!r}, which is no tunable; {hint}there are {', '.join(known)}"
+        raise SpaceError(msg, formula=text)
+    return formula
 
 
 def read_constraint(given: object, parameters: Sequence[str]) -> Constraint:

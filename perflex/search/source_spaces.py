@@ -14,7 +14,7 @@ from msgspec import field
 from perflex.errors import FileFormatError, PerflexError, SpaceError
 from perflex.features.from_source.parsing import LANGUAGES as SUFFIXES
 from perflex.file_io import read_text
-from perflex.search.formula import parse_formula
+from perflex.formula import parse_formula
 from perflex.search.kernel_tuner_script import TuneCall, called_space, kernel_tuner_space
 from perflex.search.tuned_source import Launch, Settings, TunedSource, whole_number
 from perflex.yaml_file import Fields, read_yaml

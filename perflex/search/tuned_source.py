@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflex.errors import PerflexError, SpaceError
 from perflex.features.from_source.source import source_kernel
-from perflex.search.formula import formula_of
+from perflex.search.constraints import formula_of
 from perflex.search.variant_space import VariantSpace
 from perflex.search.variants import built
 

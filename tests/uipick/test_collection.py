@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflex.errors import TagError, UnsupportedKernelError
+from perflex.errors import ModelSyntaxError, TagError, UnsupportedKernelError
 from perflex.features import kernel_feature_values
 from sample_kernels import matmul
 from uipick import (
@@ -48,6 +48,7 @@ THIRD = fake("third", {"common"}, Argument("kind", "str", "kind", ("y", "z")))
 LIMIT = Constraint("kind y needs n of at least 4", lambda a: a["kind"] == "x" or a["n"] >= 4)
 LIMITED = fake("limited", set(), KIND, constraints=(LIMIT,))
 IMPOSSIBLE = fake("none", set(), constraints=(Constraint("never", lambda _: False),))
+STATED = fake("stated", set(), KIND, constraints=(Constraint("kind == 'x' or 8 % (n - 2) == 0"),))
 BOTH = (FIRST, SECOND)
 
 
@@ -88,7 +89,6 @@ def test_other_faults_of_tags_are_named(tags, words):
 @pytest.mark.parametrize(("criterion", "text", "allowed"), [
     (multiples_of(16), "positive multiples of 16", [16, 32, 48]),
     (multiples_of(24), "positive multiples of 24", [24, 48]),
-    (multiples_of(8, minimum=24), "multiples of 8, at least 24", [24, 32, 40, 48]),
     (multiples_of(1), "integers of at least 1", list(range(1, 50))),
 ])  # fmt: skip
 def test_multiples_are_described_and_tested(criterion, text, allowed):
@@ -151,6 +151,18 @@ def test_kernels_of_one_variant_share_the_object_and_cannot_be_changed():
 def test_wrong_arguments_are_named(arguments, words):
     with pytest.raises(TagError, match=words):
         LIMITED.generate(arguments)
+
+
+def test_constraints_are_formulas_or_words_with_a_test():
+    assert made("stated kind:x", [STATED]) == ["stated(kind=x, n=2)", "stated(kind=x, n=4)"]
+    with pytest.raises(TagError, match=r"'stated' cannot make this kernel: kind == 'x' or 8 % \(n - 2\) == 0"):
+        STATED.generate({"kind": "y", "n": 8})
+    with pytest.raises(TagError, match=r"cannot be evaluated for kind:y, n:2: .*zero; guard it"):
+        STATED.generate({"kind": "y", "n": 2})
+    with pytest.raises(TagError, match="constraint 'm > 2' of 'wrong' names 'm'; there are kind, n"):
+        fake("wrong", set(), KIND, constraints=(Constraint("m > 2"),))
+    with pytest.raises(ModelSyntaxError, match="cannot read the constraint 'n is even, or'"):
+        fake("wrong", set(), constraints=(Constraint("n is even, or"),))
 
 
 # Which generators tags choose, and which kernels.

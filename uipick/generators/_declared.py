@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import wraps
 from typing import TYPE_CHECKING
 
+from perflex.formula import parse_formula
 from uipick._generator import Argument, Arguments, Constraint, Criterion, Generator
+from uipick.generators._arguments import needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     import loopy as lp
+
+    from uipick._generator import Value
 
 
 def declared(
@@ -19,22 +25,46 @@ def declared(
     sizes: Sequence[Argument],
     *constraints: Constraint,
     name: str = "",
-    values: Callable[[Arguments], Mapping[str, int]] | None = None,
+    values: Mapping[str, str] | Callable[[Arguments], Mapping[str, int]] | None = None,
+    fits: str = "",
 ) -> Generator:
     """Return the generator of a kernel creation function, whose name it has unless another one is given.
 
-    Its name is one of its tags. `values` gives the kernel's size parameters where they are not the size arguments.
+    Its name is one of its tags. The function takes the arguments that have several values and are no sizes.
+
+    `values` gives the kernel's size parameters, as formulas or by a function, where they are not the size arguments.
+    `fits` are remainders of sizes, ``"nx % lsize_0, ny % lsize_1"``, that are zero with ``groups_fit:True``: in its
+    place the function takes ``assume``, what loopy is to assume of the sizes.
     """
     name = name or build.__name__
-    return Generator(
-        name,
-        frozenset({name, *tags.split()}),
-        (*arguments, *sizes),
-        build,
-        tuple(size.name for size in sizes),
-        constraints,
-        values,
-    )
+    remainders = [part.strip() for part in fits.split(",") if part]
+    if fits:
+        zero = " and ".join(f"{each} == 0" for each in remainders)
+        constraints = (needs("groups_fit:True", zero), *constraints)
+    dropped = {a.name for a in arguments if a.allowed == (True,) or (fits and a.name == "groups_fit")}
+
+    @wraps(build)
+    def made(**variant: Value) -> lp.TranslationUnit:
+        given = {name: value for name, value in variant.items() if name not in dropped}
+        if not fits:
+            return build(**given)
+        divided = [_divided(each, variant) for each in remainders] if variant["groups_fit"] else []
+        return build(**given, assume=" and ".join([*(f"{size.name} >= 1" for size in sizes), *divided]))
+
+    size_names = tuple(size.name for size in sizes)
+    computed = values if values is None or callable(values) else _computed(values)
+    tag_set = frozenset({name, *tags.split()})
+    return Generator(name, tag_set, (*arguments, *sizes), made, size_names, constraints, computed)
+
+
+def _divided(remainder: str, variant: Arguments) -> str:
+    size, _, step = remainder.partition(" % ")
+    return f"{size} mod {parse_formula(step).value(variant)} = 0"
+
+
+def _computed(values: Mapping[str, str]) -> Callable[[Arguments], Mapping[str, int]]:
+    formulas = {name: parse_formula(text).value for name, text in values.items()}
+    return lambda a: {name: value(a) for name, value in formulas.items()}
 
 
 # Intel's OpenCL runtime for CPUs drops guards of the form that loopy writes in kernels that load nothing from global
@@ -57,15 +87,12 @@ def work_removed(
     ``_``. By default each load is kept alone, then all of them together (or the values
     `together`). `access_tags` has loads before stores; `present` tells which of them a variant has.
     """
-    keep = _keep(access_tags, together)
-    constraints = (*application.constraints, _STORES_ALONE)
+    constraints = [*application.constraints, _STORES_ALONE]
     if present is not None:
-        has = Constraint(
-            "keep names access tags that the variant has", lambda a: set(a["keep"].split("_")) <= set(present(a))
-        )
-        constraints = (*constraints, has)
+        words = "keep names access tags that the variant has"
+        constraints.append(Constraint(words, lambda a: set(a["keep"].split("_")) <= set(present(a))))
 
-    def build(*, keep: str, **variant: str | bool | int) -> lp.TranslationUnit:
+    def build(*, keep: str, **variant: Value) -> lp.TranslationUnit:
         from uipick._derived_kernels import remove_work
 
         return remove_work(application.built(variant), keep_tags=keep.split("_"))
@@ -79,7 +106,8 @@ def work_removed(
 
     Source: the paper's Sections 7.1.1 and 7.1.2, second variety of global memory access.
     """
-    return _version(application, "mem", "work_removed", keep, build, constraints)
+    made = _version(application, "mem", "work_removed", _keep(access_tags, together), build)
+    return replace(made, constraints=tuple(constraints))
 
 
 def _keep(access_tags: Sequence[str], together: Sequence[str]) -> Argument:
@@ -92,19 +120,14 @@ def _keep(access_tags: Sequence[str], together: Sequence[str]) -> Argument:
     return Argument("keep", "str", "access tags of the accesses that are left", allowed, tuple(default))
 
 
-_CONFINED = Argument(
-    "confined",
-    "int",
-    "work-groups along each axis that load data of their own; all others load the same again",
-    Criterion("integers from 1", lambda value: value >= 1),
-    (4,),
-)
+_OWN = "work-groups along each axis that load data of their own; all others load the same again"
+_CONFINED = Argument("confined", "int", _OWN, Criterion("integers from 1", lambda value: value >= 1), (4,))
 
 
 def in_core(application: Generator) -> Generator:
     """Return the generator ``<application>_core``: the application's kernels with confined loads."""
 
-    def build(*, confined: int, **variant: str | bool | int) -> lp.TranslationUnit:
+    def build(*, confined: int, **variant: Value) -> lp.TranslationUnit:
         from uipick._derived_kernels import confine_loads
 
         return confine_loads(application.built(variant), confined)
@@ -118,19 +141,13 @@ def in_core(application: Generator) -> Generator:
 
     Source: the in-core part of the ECM model (Stengel et al. 2015), measured rather than estimated.
     """
-    return _version(application, "core", "in_core", _CONFINED, build, application.constraints)
+    return _version(application, "core", "in_core", _CONFINED, build)
 
 
 def _version(
-    application: Generator,
-    ending: str,
-    tag: str,
-    own: Argument,
-    build: Callable[..., lp.TranslationUnit],
-    constraints: tuple[Constraint, ...],
+    application: Generator, ending: str, tag: str, own: Argument, build: Callable[..., lp.TranslationUnit]
 ) -> Generator:
     """Return a generator with one more argument, which stands before the sizes."""
-    name = f"{application.name}_{ending}"
-    sizes = [argument for argument in application.arguments if argument.name in application.size_arguments]
-    others = [argument for argument in application.arguments if argument not in sizes]
-    return declared(build, tag, (*others, own), sizes, *constraints, name=name, values=application.sizes)
+    name, first_size = f"{application.name}_{ending}", len(application.arguments) - len(application.size_arguments)
+    arguments = (*application.arguments[:first_size], own, *application.arguments[first_size:])
+    return replace(application, name=name, tags=frozenset({name, tag}), arguments=arguments, build=build)

@@ -4,38 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uipick._generator import Argument, Arguments, Constraint, Criterion, integers, multiples_of
-from uipick.generators._arguments import (
-    DTYPE,
-    FITTING_FIRST,
-    GRID_DTYPE,
-    GRID_SIZES_2D,
-    GROUPS_FIT,
-    LSIZE,
-    LSIZE_0,
-    LSIZE_1,
-    MATRIX_SIZE,
-    VECTOR_FITS,
-    VECTOR_LSIZE,
-    WORK_GROUP_LIMIT,
-    when_groups_fit,
-)
+from uipick import _loopy as lp
+from uipick._generator import Argument, Constraint, Criterion
+from uipick.generators import _arguments as arg
+from uipick.generators._arrays import loaded_array, local_array, private_array, size_parameters, stored_array
 from uipick.generators._declared import declared, work_removed
-from uipick.generators._kernel import (
-    fetch_tile,
-    fits_in_local_memory,
-    loaded_array,
-    local_array,
-    make_kernel,
-    private_array,
-    size_parameters,
-    stored_array,
-)
+from uipick.generators._kernel import fetch_tile, make_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import loopy as lp
 
 
 # Loops over a work-item's outputs; one pair of inames each, as loopy enters a loop once.
@@ -43,7 +20,7 @@ _ROLES = ("first", "each", "last")
 
 
 def conv2d(
-    *, filter_size: int, tile_x: int, tile_y: int, local: bool, dtype: str, lsize_0: int, lsize_1: int, groups_fit: bool
+    *, filter_size: int, tile_x: int, tile_y: int, local: bool, dtype: str, lsize_0: int, lsize_1: int, assume: str
 ) -> lp.TranslationUnit:
     """Convolution of an image with a square filter, ``tile_x`` by ``tile_y`` results per work-item.
 
@@ -57,14 +34,12 @@ def conv2d(
     Source: the convolution of auto-tuning studies, after van Werkhoven, Maassen, Bal and Seinstra, Optimizing
     convolution operations on GPUs using adaptive tiling (2014); block, tile and local memory as tunable there.
     """
-    import loopy as lp
-
     lsize, tile = (lsize_0, lsize_1), (tile_x, tile_y)
     places = {role: _place(lsize, tile, role) for role in _ROLES}
     kernel = make_kernel(
         "conv2d",
         _domains(lsize, tile, filter_size, places),
-        "\n".join(_body(places, dtype, local=local)),
+        _body(places, dtype, local=local),
         [
             loaded_array("image", dtype, f"ny + {filter_size - 1}, nx + {filter_size - 1}"),
             loaded_array("filter", dtype, f"{filter_size}, {filter_size}"),
@@ -72,16 +47,13 @@ def conv2d(
             private_array("total", dtype, (tile_y, tile_x)),
             size_parameters("nx, ny"),
         ],
+        assume=assume,
         in_order=True,
     )
     kernel = lp.tag_inames(kernel, "y_group:g.1, x_group:g.0, y_item:l.1, x_item:l.0")
     kernel = lp.tag_inames(kernel, {f"t{axis}_{role}": "unr" for role in _ROLES for axis in "xy"})
-    fit = f" and nx mod {lsize_0 * tile_x} = 0 and ny mod {lsize_1 * tile_y} = 0" if groups_fit else ""
-    kernel = lp.prioritize_loops(lp.assume(kernel, f"nx >= 1 and ny >= 1{fit}"), "fy, fx")
-    if not local:
-        return kernel
-    swept = ["ty_each", "tx_each", "y_item", "x_item", "fy", "fx"]
-    return fetch_tile(kernel, swept)
+    kernel = lp.prioritize_loops(kernel, "fy, fx")
+    return fetch_tile(kernel, ["ty_each", "tx_each", "y_item", "x_item", "fy", "fx"]) if local else kernel
 
 
 def _body(places: Mapping[str, tuple[str, str]], dtype: str, *, local: bool) -> list[str]:
@@ -134,45 +106,22 @@ def _domains(
     ]
 
 
-def _tile_fits(arguments: Arguments) -> bool:
-    halo = arguments["filter_size"] - 1
-    rows, columns = (
-        arguments[f"lsize_{axis}"] * arguments[f"tile_{name}"] + halo for axis, name in ((1, "y"), (0, "x"))
-    )
-    return fits_in_local_memory(rows * columns, arguments["dtype"])
-
-
-_TILE = integers(1, 8)
-
+_ODD = Criterion("odd integers from 1 to 31", lambda value: 1 <= value <= 31 and value % 2 == 1)
 CONV2D = declared(
     conv2d,
     "convolution",
     (
-        Argument(
-            "filter_size",
-            "int",
-            "rows and columns of the filter",
-            Criterion("odd integers from 1 to 31", lambda value: 1 <= value <= 31 and value % 2 == 1),
-            (5,),
-        ),
-        Argument("tile_x", "int", "results per work-item along x", _TILE, (1, 2)),
-        Argument("tile_y", "int", "results per work-item along y", _TILE, (1,)),
-        Argument("local", "bool", "fetch the work-group's part of the image into local memory", (True, False)),
-        GRID_DTYPE,
-        LSIZE_0,
-        LSIZE_1,
-        FITTING_FIRST,
+        Argument("filter_size", "int", "rows and columns of the filter", _ODD, (5,)),
+        arg.within("tile_x", "results per work-item along x", 1, 8, 1, 2),
+        arg.within("tile_y", "results per work-item along y", 1, 8, 1),
+        arg.choice("local", "fetch the work-group's part of the image into local memory", (True, False)),
+        arg.GRID_DTYPE,
+        *arg.GRID_2D_ARGUMENTS,
     ),
-    GRID_SIZES_2D,
-    WORK_GROUP_LIMIT,
-    when_groups_fit(
-        "nx to be a multiple of lsize_0 times tile_x, and ny of lsize_1 times tile_y",
-        lambda a: a["nx"] % (a["lsize_0"] * a["tile_x"]) == 0 and a["ny"] % (a["lsize_1"] * a["tile_y"]) == 0,
-    ),
-    Constraint(
-        "local:True needs a part of the image of at most 32 KiB (lsize times tile, plus filter_size - 1)",
-        lambda a: not a["local"] or _tile_fits(a),
-    ),
+    arg.GRID_SIZES_2D,
+    arg.WORK_GROUP_LIMIT,
+    arg.in_local_memory("(lsize_0*tile_x + filter_size - 1) * (lsize_1*tile_y + filter_size - 1)", "local:True"),
+    fits="nx % (lsize_0 * tile_x), ny % (lsize_1 * tile_y)",
 )
 CONV2D_MEM = work_removed(
     CONV2D,
@@ -186,7 +135,7 @@ _SOFTENING = 0.0625  # Its square is added to squared distances, which keeps a b
 _AXES = "xyz"
 
 
-def nbody(*, dtype: str, prefetch: bool, lsize_0: int, groups_fit: bool) -> lp.TranslationUnit:
+def nbody(*, dtype: str, prefetch: bool, lsize_0: int, assume: str) -> lp.TranslationUnit:
     """Accelerations of n bodies by the gravitation of all of them, one body per work-item.
 
     ``body[0:3]`` are coordinates and ``body[3]`` masses, ``acc[:, i] = sum(j, m_j d / (|d|^2 + s^2)^1.5)`` with
@@ -198,8 +147,6 @@ def nbody(*, dtype: str, prefetch: bool, lsize_0: int, groups_fit: bool) -> lp.T
 
     Source: Nyland, Harris and Prins, Fast N-Body Simulation with CUDA (GPU Gems 3, 2007, chapter 31).
     """
-    import loopy as lp
-
     place, tile = f"{lsize_0}*group + item", f"{lsize_0}*tile + in_tile"
     source = "tile_body[{axis}, in_tile]" if prefetch else f"body$bodyLD[{{axis}}, {tile}]"
     own = [f"<{dtype}> own_{x} = body$ownLD[{axis}, {place}]" for axis, x in enumerate(_AXES)]
@@ -225,8 +172,7 @@ def nbody(*, dtype: str, prefetch: bool, lsize_0: int, groups_fit: bool) -> lp.T
     if prefetch:
         domains.append(f"{{[fetch]: 0 <= fetch < {lsize_0} and {lsize_0}*tile + fetch < n}}")
         data.append(local_array("tile_body", dtype, (4, lsize_0)))
-    kernel = make_kernel("nbody", domains, "\n".join(lines), data, in_order=True)
-    kernel = lp.assume(kernel, "n >= 1" + (f" and n mod {lsize_0} = 0" if groups_fit else ""))
+    kernel = make_kernel("nbody", domains, lines, data, assume=assume, in_order=True)
     return lp.tag_inames(kernel, {"group": "g.0", "item": "l.0"} | ({"fetch": "l.0"} if prefetch else {}))
 
 
@@ -234,13 +180,12 @@ NBODY = declared(
     nbody,
     "",
     (
-        DTYPE,
-        Argument("prefetch", "bool", "fetch tiles of bodies into local memory", (True, False)),
-        VECTOR_LSIZE,
-        GROUPS_FIT,
+        arg.DTYPE,
+        arg.choice("prefetch", "fetch tiles of bodies into local memory", (True, False)),
+        *arg.VECTOR_ARGUMENTS,
     ),
-    (Argument("n", "int", "bodies", multiples_of(1), (2048, 4096, 6144, 8192)),),
-    VECTOR_FITS,
+    (arg.positive("n", "bodies", 2048, 4096, 6144, 8192),),
+    fits="n % lsize_0",
 )
 
 
@@ -251,7 +196,7 @@ _TILED = """
 """
 
 
-def transpose(*, dtype: str, variant: str, lsize: int, rows: int, groups_fit: bool) -> lp.TranslationUnit:
+def transpose(*, dtype: str, variant: str, lsize: int, rows: int, assume: str) -> lp.TranslationUnit:
     """Transposition of an n by n matrix, out[j, i] = a[i, j], in three variants.
 
     Work-groups of lsize by lsize/rows work-items move lsize by lsize elements, ``rows`` elements each, lsize/rows rows
@@ -266,8 +211,6 @@ def transpose(*, dtype: str, variant: str, lsize: int, rows: int, groups_fit: bo
 
     Source: Ruetsch and Micikevicius, Optimizing Matrix Transpose in CUDA (2009); named in the paper's Section 7.1.
     """
-    import loopy as lp
-
     load = f"a$aLD[{lsize}*group_1 + item_1, {lsize}*group_0 + item_0]"
     body = (_NAIVE if variant == "naive" else _TILED).format(lsize=lsize, load=load)
     data = [loaded_array("a", dtype, "n, n"), stored_array("out", dtype, "n, n"), size_parameters("n")]
@@ -281,9 +224,7 @@ def transpose(*, dtype: str, variant: str, lsize: int, rows: int, groups_fit: bo
         data.append(local_array("tile", dtype, shape))
         domains.append(_places("row", "column", lsize, rows_of="group_0"))
         inames |= {"row": "l.1", "column": "l.0"}
-    kernel = make_kernel("transpose", domains, body, data)
-    fit = f" and n mod {lsize} = 0" if groups_fit else ""
-    kernel = lp.assume(kernel, f"n >= 1{fit}")
+    kernel = make_kernel("transpose", domains, body, data, assume=assume)
     kernel = lp.tag_inames(kernel, {name: tag for name, tag in inames.items() if rows == 1 or tag != "l.1"})
     if rows > 1:
         for iname in [name for name, tag in inames.items() if tag == "l.1"]:
@@ -303,13 +244,13 @@ TRANSPOSE = declared(
     transpose,
     "",
     (
-        DTYPE,
-        Argument("variant", "str", "the way through local memory, if any", ("naive", "tiled", "padded")),
-        LSIZE,
-        Argument("rows", "int", "elements per work-item, which divides lsize", (1, 2, 4, 8), (1,)),
-        GROUPS_FIT,
+        arg.DTYPE,
+        arg.choice("variant", "the way through local memory, if any", ("naive", "tiled", "padded")),
+        arg.LSIZE,
+        arg.choice("rows", "elements per work-item, which divides lsize", (1, 2, 4, 8), 1),
+        arg.GROUPS_FIT,
     ),
-    (MATRIX_SIZE,),
-    when_groups_fit("n to be a multiple of lsize", lambda a: a["n"] % a["lsize"] == 0),
-    Constraint("lsize must be a multiple of rows", lambda a: a["lsize"] % a["rows"] == 0),
+    (arg.MATRIX_SIZE,),
+    Constraint("lsize % rows == 0"),
+    fits="n % lsize",
 )

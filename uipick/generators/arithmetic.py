@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from uipick._generator import Argument, integers, multiples_of
-from uipick.generators._arguments import DTYPE, INT_DTYPE, NELEMENTS, PATTERN_ARGUMENTS
+from uipick import _loopy as lp
+from uipick._generator import Argument, multiples_of
+from uipick.generators import _arguments as arg
+from uipick.generators._arrays import size_parameters, stored_array
 from uipick.generators._declared import declared
-from uipick.generators._kernel import PATTERN_CONSTRAINTS, make_pattern_kernel, size_parameters, stored_array, total_of
+from uipick.generators._kernel import total_of
+from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import loopy as lp
+    from collections.abc import Sequence
 
     from uipick._generator import Generator
 
@@ -30,32 +31,32 @@ class Recurrence:
     form: str
     # How many updates ago each of them was computed.
     offsets: tuple[int, ...]
-    # Definitions (name, expression) that the starting values use; ``{lsize_0}`` and ``{dtype}`` in them.
-    start: tuple[tuple[str, str], ...]
+    # Instructions that define what the starting values use; ``{lsize_0}`` and ``{dtype}`` in them.
+    start: tuple[str, ...]
     # Starting values, taken in turn; ``{v}`` stands for the variable's number.
     cycle: tuple[str, ...]
     # How often the loop is unrolled.
     unroll: int = UNROLL
 
 
-_ITEM = ("int32 item", "l0 + {lsize_0}*l1")
-_SUM_START = (_ITEM, ("int32 next", "item + 1"), ("int32 minus_item", "-item"), ("int32 minus_next", "-item - 1"))
+_ITEM = "<int32> item = l0 + {lsize_0}*l1"
+_SUM_START = (_ITEM, "<int32> next = item + 1", "<int32> minus_item = -item", "<int32> minus_next = -item - 1")
 _SUMS = ("next", "item", "-1", "minus_next", "minus_item", "1")
-_PRODUCT_START = (("int32 sign", "1 - 2*((l0 + l1) % 2)"), ("int32 other", "2*((l0 + l1) % 2) - 1"))
+_PRODUCT_START = ("<int32> sign = 1 - 2*((l0 + l1) % 2)", "<int32> other = 2*((l0 + l1) % 2) - 1")
 _PRODUCTS = ("sign", "other", "1", "sign", "1")
 # a, b, b/a, 1/a, 1/b, a/b with b = 8 and a = 4 or 2.
 _QUOTIENT_START = (
-    ("{dtype} large", "4 if (l0 + l1) % 2 == 1 else 2"),
-    ("{dtype} middle", "2 if (l0 + l1) % 2 == 1 else 4"),
-    ("{dtype} small", "0.25 if (l0 + l1) % 2 == 1 else 0.5"),
-    ("{dtype} smaller", "0.5 if (l0 + l1) % 2 == 1 else 0.25"),
+    "<{dtype}> large = 4 if (l0 + l1) % 2 == 1 else 2",
+    "<{dtype}> middle = 2 if (l0 + l1) % 2 == 1 else 4",
+    "<{dtype}> small = 0.25 if (l0 + l1) % 2 == 1 else 0.5",
+    "<{dtype}> smaller = 0.5 if (l0 + l1) % 2 == 1 else 0.25",
 )
 _QUOTIENTS = ("large", "8", "middle", "small", "0.125", "smaller")
 # Always 1 and 0, which a compiler cannot know (nor infer from the loop's being entered); the integers are not
 # made by a condition, or multiplying by them would become one.
-_ONE = ("{dtype} one", "1 if m < 1000000000 else 0")
-_INT_ONE = ("{dtype} int_one", "1 + m // 1000000000")
-_ZERO = ("{dtype} zero", "m // 1000000000")
+_ONE = "<{dtype}> one = 1 if m < 1000000000 else 0"
+_INT_ONE = "<{dtype}> int_one = 1 + m // 1000000000"
+_ZERO = "<{dtype}> zero = m // 1000000000"
 
 _ADD = Recurrence("{0} + {1}", (13, 11), _SUM_START, _SUMS)
 _MUL = Recurrence("{0} * {1}", (13, 11), _PRODUCT_START, _PRODUCTS)
@@ -90,51 +91,22 @@ INT_RECURRENCES = {
     "shift": Recurrence("{0} << zero", (13,), (_ITEM, _ZERO), ("item + {v}",)),
 }
 
-NVARS = Argument("nvars", "int", "private variables (16 suit devices with few registers)", (16, 32), (32,))
 
-
-def arithmetic_generator(
-    family: str,
-    operation: str,
-    build: Callable[..., lp.TranslationUnit],
-    dtype: Argument,
-    unroll: int,
-    iterations: tuple[int, ...],
-) -> Generator:
-    """Return the generator ``<family>_<operation>_pattern`` of a kernel that `make_arithmetic_kernel` makes."""
-    return declared(
-        build,
-        family,
-        (dtype, *PATTERN_ARGUMENTS[1:], NVARS),
-        (NELEMENTS, Argument("m", "int", "loop iterations", multiples_of(unroll), iterations)),
-        *PATTERN_CONSTRAINTS,
-        name=f"{family}_{operation}_pattern",
-    )
-
-
-def make_arithmetic_kernel(
-    name: str, parts: Sequence[tuple[Recurrence, str]], *, dtype: str, nvars: int, **pattern: int | bool
-) -> lp.TranslationUnit:
-    """Make a kernel that updates ``nvars`` private variables m times and stores their sum.
-
-    Variable number v belongs to part v modulo ``len(parts)``: a recurrence and the element type of its variables.
-    """
-    import loopy as lp
-
-    names = [[f"x{v}" for v in range(part, nvars, len(parts))] for part in range(len(parts))]
-    unroll = min(recurrence.unroll for recurrence, _ in parts)
+# Any: the pattern's arguments, of the types that their declarations say.
+def _repeated(name: str, recurrence: Recurrence, *, dtype: str, nvars: int, **pattern: Any) -> lp.TranslationUnit:
+    """Make a kernel that updates ``nvars`` private variables m times and stores their sum."""
+    names, unroll = [f"x{v}" for v in range(nvars)], recurrence.unroll
     loops, domain = "k_outer, k_inner", f"0 <= k_inner < {unroll} and 0 <= {unroll}*k_outer < m"
     if unroll == 1:
         loops, domain = "k", "0 <= k < m"
-    body = [line for part, own in zip(parts, names, strict=True) for line in _start(*part, own, pattern["lsize_0"])]
-    body = [*dict.fromkeys(body), f"for {loops}"]
-    updates = [_updates(recurrence, own) for (recurrence, _), own in zip(parts, names, strict=True)]
-    body += [update for together in zip(*updates, strict=True) for update in together]
-    body += ["end", *_sums(parts, names, dtype)]
+    body = [*_start(recurrence, dtype, names, pattern["lsize_0"]), f"for {loops}"]
+    for number, own in enumerate(names):
+        earlier = [names[(number - back) % nvars] for back in recurrence.offsets]
+        body.append(f"{own} = {recurrence.form.format(*earlier, own=own)}")
     kernel = make_pattern_kernel(
         name,
         pattern,
-        body,
+        [*body, "end", f"result$resST[{{index}}] = {total_of(nvars)}"],
         [stored_array("result", dtype, "nelements"), size_parameters("m")],
         loops=[f"{{[{loops}]: {domain}}}"],
         assume=f"m >= {unroll} and m mod {unroll} = 0" if unroll > 1 else "m >= 1",
@@ -146,8 +118,7 @@ def make_arithmetic_kernel(
 
 
 def _start(recurrence: Recurrence, dtype: str, names: Sequence[str], lsize_0: int) -> list[str]:
-    definitions = [(target.format(dtype=dtype), value.format(lsize_0=lsize_0)) for target, value in recurrence.start]
-    body = [f"<{target.split()[0]}> {target.split()[1]} = {value}" for target, value in definitions]
+    body = [line.format(dtype=dtype, lsize_0=lsize_0) for line in recurrence.start]
     for position, name in enumerate(names):
         value = recurrence.cycle[position % len(recurrence.cycle)]
         if "{v}" in value:
@@ -158,43 +129,27 @@ def _start(recurrence: Recurrence, dtype: str, names: Sequence[str], lsize_0: in
     return body
 
 
-def _updates(recurrence: Recurrence, names: Sequence[str]) -> list[str]:
-    lines = []
-    for number, name in enumerate(names):
-        earlier = [names[(number - back) % len(names)] for back in recurrence.offsets]
-        lines.append(f"{name} = {recurrence.form.format(*earlier, own=name)}")
-    return lines
-
-
-def _sums(parts: Sequence[tuple[Recurrence, str]], names: Sequence[Sequence[str]], dtype: str) -> list[str]:
-    """Sum the variables of the result's type, then add the sums of the others."""
-    lines = []
-    terms: list[str] = []
-    for number, ((_, own_dtype), own) in enumerate(zip(parts, names, strict=True)):
-        if own_dtype == dtype:
-            terms += own
-        else:
-            lines += [f"<{own_dtype}> sum{number} = {' + '.join(own)}", f"<{dtype}> term{number} = sum{number}"]
-            terms.append(f"term{number}")
-    return [*lines, "result$resST[{index}] = " + " + ".join(terms)]
-
-
 _MANY, _FEWER = (1024, 1152, 1280, 1408), (64, 128, 192, 256)
 # By how long an operation takes; functions, with fewest, are the rest.
-_ITERATIONS = {"add": _MANY, "mul": _MANY, "madd": _MANY, "div": _FEWER, "sqrt": _FEWER}
+_ITERATIONS = {**dict.fromkeys(INT_RECURRENCES, _MANY), "div": _FEWER, "sqrt": _FEWER}
 
 
-# Any: the pattern's arguments, of the types that their declarations say.
-def _repeated(name: str, recurrence: Recurrence, *, dtype: str, **arguments: Any) -> lp.TranslationUnit:
-    return make_arithmetic_kernel(name, [(recurrence, dtype)], dtype=dtype, **arguments)
+def _throughput(family: str, operation: str, recurrence: Recurrence, dtype: Argument, description: str) -> Generator:
+    name = f"{family}_{operation}_pattern"
+    # A partial object for its docstring: the generators differ in nothing else.
+    build = partial(_repeated, name, recurrence)
+    build.__doc__ = description
+    iterations = _ITERATIONS.get(operation, (8, 16, 24, 32))
+    m = Argument("m", "int", "loop iterations", multiples_of(recurrence.unroll), iterations)
+    nvars = arg.choice("nvars", "private variables (16 suit devices with few registers)", (16, 32), 32)
+    arguments = (dtype, *arg.PATTERN_ARGUMENTS[1:], nvars)
+    return declared(build, family, arguments, (arg.NELEMENTS, m), *PATTERN_CONSTRAINTS, name=name)
 
 
 def _flops(operation: str, words: str, form: str, remark: str = "") -> Generator:
-    # A partial object for its docstring: the generators differ in nothing else.
     recurrence = FLOAT_RECURRENCES[operation]
-    build = partial(_repeated, f"flops_{operation}_pattern", recurrence)
     unrolled = f"; the loop is unrolled by {UNROLL}" if recurrence.unroll == UNROLL else "; the loop is not unrolled"
-    build.__doc__ = f"""Throughput of {words}: m loop iterations, each updating every private variable once.
+    description = f"""Throughput of {words}: m loop iterations, each updating every private variable once.
 
     Each work-item initialises 32 private variables (``nvars``), then repeats m times: for each variable in turn
     ``{form}``. No update depends on the {min(recurrence.offsets) - 1} before it{unrolled}. At the end the
@@ -203,10 +158,10 @@ def _flops(operation: str, words: str, form: str, remark: str = "") -> Generator
 
     Source: the paper's Section 7.1.2, after SHOC's MaxFlops (Danalis et al., 2010).
     """
-    iterations = _ITERATIONS.get(operation, (8, 16, 24, 32))
-    return arithmetic_generator("flops", operation, build, DTYPE, recurrence.unroll, iterations)
+    return _throughput("flops", operation, recurrence, arg.DTYPE, description)
 
 
+_LARGE = "what large arguments cost to reduce does not show."
 FLOPS_PATTERNS = (
     _flops("add", "additions", "x = y + z"),
     _flops("mul", "multiplications", "x = y * z"),
@@ -214,28 +169,16 @@ FLOPS_PATTERNS = (
     _flops("div", "divisions", "x = y / z", "All values are powers of two from 1/8 to 8."),
     _flops("sqrt", "square roots", "x = sqrt(y)", "The values tend to 1."),
     _flops("rsqrt", "reciprocal square roots", "x = rsqrt(y)", "The values tend to 1."),
-    _flops(
-        "exp",
-        "exponentials",
-        "x = exp(-y)",
-        "The sign, which does not count as an operation, makes the values tend to 0.567.",
-    ),
-    _flops(
-        "sin",
-        "sines",
-        "x = sin(y)",
-        "The values sink slowly towards 0, not below 0.0001: what large arguments cost to reduce does not show.",
-    ),
-    _flops(
-        "cos", "cosines", "x = cos(y)", "The values tend to 0.739: what large arguments cost to reduce does not show."
-    ),
-)
+    _flops("exp", "exponentials", "x = exp(-y)",
+        "The sign, which does not count as an operation, makes the values tend to 0.567."),
+    _flops("sin", "sines", "x = sin(y)", f"The values sink slowly towards 0, not below 0.0001: {_LARGE}"),
+    _flops("cos", "cosines", "x = cos(y)", f"The values tend to 0.739: {_LARGE}"),
+)  # fmt: skip
 
 
 def _iops(operation: str, words: str, form: str, times: str = "nvars times m") -> Generator:
-    build = partial(_repeated, f"iops_{operation}_pattern", INT_RECURRENCES[operation])
-    before = min(INT_RECURRENCES[operation].offsets) - 1
-    build.__doc__ = f"""Throughput of integer {words}: m iterations, each updating every private variable once.
+    recurrence, before = INT_RECURRENCES[operation], min(INT_RECURRENCES[operation].offsets) - 1
+    description = f"""Throughput of integer {words}: m iterations, each updating every private variable once.
 
     Each work-item initialises 32 private integers (``nvars``), then repeats m times: for each variable in turn
     ``{form}``. No update depends on the {before} before it, none overflows, and the loop is unrolled by {UNROLL}. At
@@ -245,7 +188,7 @@ def _iops(operation: str, words: str, form: str, times: str = "nvars times m") -
 
     Source: the paper's Section 7.1.2, after SHOC's MaxFlops (Danalis et al., 2010), with integers.
     """
-    return arithmetic_generator("iops", operation, build, INT_DTYPE, UNROLL, _MANY)
+    return _throughput("iops", operation, recurrence, arg.INT_DTYPE, description)
 
 
 IOPS_PATTERNS = (
@@ -289,8 +232,8 @@ def _chains(operation: str, words: str, form: str) -> Generator:
     return declared(
         build,
         "flops_chain",
-        (*PATTERN_ARGUMENTS, Argument("chains", "int", "independent private variables", integers(1, 32), (1, 2))),
-        (NELEMENTS, Argument("m", "int", "loop iterations", multiples_of(1), (256, 512, 1024))),
+        (*arg.PATTERN_ARGUMENTS, arg.within("chains", "independent private variables", 1, 32, 1, 2)),
+        (arg.NELEMENTS, arg.positive("m", "loop iterations", 256, 512, 1024)),
         *PATTERN_CONSTRAINTS,
         name=f"flops_{operation}_chain",
     )

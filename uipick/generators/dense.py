@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
 
-from uipick._generator import Argument, Constraint, integers, multiples_of
-from uipick.generators._arguments import (
-    DTYPE,
-    GROUPS_FIT,
-    LSIZE,
-    LSIZE_0,
-    LSIZE_1,
-    MATRIX_SIZE,
-    VECTOR_FITS,
-    VECTOR_LSIZE,
-    VECTOR_SIZE,
-    WORK_GROUP_LIMIT,
-    when_groups_fit,
-)
-from uipick.generators._declared import declared
-from uipick.generators._kernel import (
-    fits_in_local_memory,
+from uipick import _loopy as lp
+from uipick._generator import Constraint
+from uipick.generators import _arguments as arg
+from uipick.generators._arrays import (
     loaded_array,
     local_array,
-    make_kernel,
     private_array,
     size_parameters,
     stored_array,
     updated_array,
 )
+from uipick.generators._declared import declared
+from uipick.generators._kernel import make_kernel, tagged
 
-if TYPE_CHECKING:
-    import loopy as lp
 
-
-def axpy(*, dtype: str, lsize_0: int, groups_fit: bool) -> lp.TranslationUnit:
+def axpy(*, dtype: str, lsize_0: int, assume: str) -> lp.TranslationUnit:
     """Scaled vector addition y = 0.5 x + y in place, one element per work-item.
 
     Two global loads (access tags ``xLD``, ``yLD``), one multiply-add and one global store (``yST``) per work-item, all
@@ -43,22 +28,20 @@ def axpy(*, dtype: str, lsize_0: int, groups_fit: bool) -> lp.TranslationUnit:
 
     Source: BLAS level 1 (Lawson et al., 1979).
     """
-    import loopy as lp
-
     kernel = make_kernel(
         "axpy",
         "{[i]: 0 <= i < n}",
         "y$yST[i] = 0.5 * x$xLD[i] + y$yLD[i]",
         [loaded_array("x", dtype, "n"), updated_array("y", dtype, "n"), size_parameters("n")],
+        assume=assume,
     )
-    kernel = lp.assume(kernel, "n >= 1" + (f" and n mod {lsize_0} = 0" if groups_fit else ""))
     return lp.split_iname(kernel, "i", lsize_0, outer_tag="g.0", inner_tag="l.0")
 
 
-AXPY = declared(axpy, "blas", (DTYPE, VECTOR_LSIZE, GROUPS_FIT), (VECTOR_SIZE,), VECTOR_FITS)
+AXPY = declared(axpy, "blas", (arg.DTYPE, *arg.VECTOR_ARGUMENTS), (arg.VECTOR_SIZE,), fits="n % lsize_0")
 
 
-def dot(*, dtype: str, ngroups: int, lsize_0: int, groups_fit: bool) -> lp.TranslationUnit:
+def dot(*, dtype: str, ngroups: int, lsize_0: int, assume: str) -> lp.TranslationUnit:
     """Scalar product of two vectors, reduced in two stages, each a launch.
 
     In the first, ngroups work-groups run over x and y (access tags ``xLD``, ``yLD``, stride 1, each work-item every
@@ -69,9 +52,6 @@ def dot(*, dtype: str, ngroups: int, lsize_0: int, groups_fit: bool) -> lp.Trans
 
     Source: Harris, Optimizing Parallel Reduction in CUDA (2007).
     """
-    import loopy as lp
-    import numpy as np
-
     place = f"{ngroups * lsize_0}*round + {lsize_0}*group + item"
     last = f"{lsize_0}*last + last_item"
     kernel = make_kernel(
@@ -95,29 +75,23 @@ def dot(*, dtype: str, ngroups: int, lsize_0: int, groups_fit: bool) -> lp.Trans
         ],
         # Only one work-item is left in the last stage of a reduction; loopy asks for its iname all the same.
         silenced_warnings=["write_race(first)", "write_race(second)"],
+        assume=assume,
     )
-    kernel = lp.assume(kernel, "n >= 1" + (f" and n mod {ngroups * lsize_0} = 0" if groups_fit else ""))
     return lp.tag_inames(kernel, "group:g.0, item:l.0, last_item:l.0")
 
 
 DOT = declared(
     dot,
     "blas reduction",
-    (
-        DTYPE,
-        Argument("ngroups", "int", "work-groups of the first stage", integers(2, 4096), (64,)),
-        VECTOR_LSIZE,
-        GROUPS_FIT,
-    ),
-    (VECTOR_SIZE,),
-    Constraint("a tree needs at least 2 work-items (lsize_0)", lambda a: a["lsize_0"] >= 2),
-    when_groups_fit(
-        "n to be a multiple of ngroups times lsize_0", lambda a: a["n"] % (a["ngroups"] * a["lsize_0"]) == 0
-    ),
+    (arg.DTYPE, arg.within("ngroups", "work-groups of the first stage", 2, 4096, 64), *arg.VECTOR_ARGUMENTS),
+    (arg.VECTOR_SIZE,),
+    # A tree needs two work-items.
+    Constraint("lsize_0 >= 2"),
+    fits="n % (ngroups * lsize_0)",
 )
 
 
-def gemv(*, dtype: str, layout: str, prefetch: bool, lsize_0: int, groups_fit: bool) -> lp.TranslationUnit:
+def gemv(*, dtype: str, layout: str, prefetch: bool, lsize_0: int, assume: str) -> lp.TranslationUnit:
     """Matrix-vector multiplication y = a x, one row of the n by m matrix per work-item.
 
     ``layout:rows`` stores rows one after another (lid(0) stride m), ``layout:columns`` columns (stride 1). With
@@ -128,11 +102,6 @@ def gemv(*, dtype: str, layout: str, prefetch: bool, lsize_0: int, groups_fit: b
 
     Source: BLAS level 2 (Dongarra et al., 1988).
     """
-    import loopy as lp
-    import numpy as np
-
-    from uipick._accesses import tag_accesses
-
     kernel = make_kernel(
         "gemv",
         "{[i, j]: 0 <= i < n and 0 <= j < m}",
@@ -143,38 +112,32 @@ def gemv(*, dtype: str, layout: str, prefetch: bool, lsize_0: int, groups_fit: b
             stored_array("y", dtype, "n"),
             size_parameters("n, m"),
         ],
+        assume=assume,
     )
-    fit = f" and n mod {lsize_0} = 0 and m mod {lsize_0} = 0" if groups_fit else ""
-    kernel = lp.assume(kernel, f"n >= 1 and m >= 1{fit}")
     kernel = lp.split_iname(kernel, "i", lsize_0, outer_tag="g.0", inner_tag="l.0")
     if prefetch:
         kernel = lp.split_iname(kernel, "j", lsize_0)
         kernel = lp.add_prefetch(kernel, "x", ["j_inner"], default_tag="l.auto")
         # The tile of x does not depend on the row: the fetch needs the group's axis added.
         kernel = lp.add_inames_for_unused_hw_axes(kernel)
-    return tag_accesses(kernel, loads={"a": "aLD", "x": "xLD"}, stores={"y": "yST"})
+    return tagged(kernel, loads={"a": "aLD", "x": "xLD"}, stores={"y": "yST"})
 
 
 GEMV = declared(
     gemv,
     "blas",
     (
-        DTYPE,
-        Argument("layout", "str", "which elements of the matrix lie next to each other", ("rows", "columns")),
-        Argument("prefetch", "bool", "fetch tiles of x into local memory", (True, False)),
-        VECTOR_LSIZE,
-        GROUPS_FIT,
+        arg.DTYPE,
+        arg.choice("layout", "which elements of the matrix lie next to each other", ("rows", "columns")),
+        arg.choice("prefetch", "fetch tiles of x into local memory", (True, False)),
+        *arg.VECTOR_ARGUMENTS,
     ),
-    (
-        Argument("n", "int", "rows of the matrix", multiples_of(1), (2048, 4096)),
-        Argument("m", "int", "columns of the matrix", multiples_of(1), (1024, 2048)),
-    ),
-    VECTOR_FITS,
-    when_groups_fit("m to be a multiple of lsize_0", lambda a: a["m"] % a["lsize_0"] == 0),
+    (arg.positive("n", "rows of the matrix", 2048, 4096), arg.positive("m", "columns of the matrix", 1024, 2048)),
+    fits="n % lsize_0, m % lsize_0",
 )
 
 
-def matmul_sq(*, dtype: str, prefetch: bool, lsize_0: int, lsize_1: int, groups_fit: bool) -> lp.TranslationUnit:
+def matmul_sq(*, dtype: str, prefetch: bool, lsize_0: int, lsize_1: int, assume: str) -> lp.TranslationUnit:
     """Square matrix multiplication c = a b, one element of c per work-item.
 
     With ``prefetch:True``, tiles of a and b are fetched into local memory (the k loop is split, two barriers
@@ -184,57 +147,37 @@ def matmul_sq(*, dtype: str, prefetch: bool, lsize_0: int, lsize_1: int, groups_
 
     Source: the paper's Sections 2.1 and 8.3.
     """
-    import loopy as lp
-    import numpy as np
-
-    from uipick._accesses import tag_accesses
-
     kernel = make_kernel(
         "matmul_sq",
         "{[i,j,k]: 0<=i,j,k<n}",
         "c[i,j] = sum(k, a[i,k]*b[k,j])",
         [lp.GlobalArg("a,b,c", np.dtype(dtype), shape="n,n"), size_parameters("n")],
+        assume=assume,
     )
     kernel = lp.split_iname(kernel, "i", lsize_1, outer_tag="g.1", inner_tag="l.1")
     kernel = lp.split_iname(kernel, "j", lsize_0, outer_tag="g.0", inner_tag="l.0")
-    fit = f" and n mod {lsize_0} = 0 and n mod {lsize_1} = 0" if groups_fit else ""
-    kernel = lp.assume(kernel, f"n >= 1{fit}")
     if prefetch:
         kernel = lp.split_iname(kernel, "k", lsize_0)
         kernel = lp.add_prefetch(kernel, "a", ["i_inner", "k_inner"], default_tag="l.auto")
         kernel = lp.add_prefetch(kernel, "b", ["k_inner", "j_inner"], default_tag="l.auto")
         # Neither tile depends on both axes of groups: their fetches need the missing one added.
         kernel = lp.add_inames_for_unused_hw_axes(kernel)
-    return tag_accesses(kernel, loads={"a": "aLD", "b": "bLD"}, stores={"c": "cST"})
+    return tagged(kernel, loads={"a": "aLD", "b": "bLD"}, stores={"c": "cST"})
 
 
-MATMUL_CONSTRAINTS = (
-    when_groups_fit(
-        "n to be a multiple of lsize_0 and lsize_1", lambda a: a["n"] % a["lsize_0"] == 0 and a["n"] % a["lsize_1"] == 0
-    ),
-    Constraint(
-        "prefetch:True needs lsize_0 equal to lsize_1 (square tiles)",
-        lambda a: not a["prefetch"] or a["lsize_0"] == a["lsize_1"],
-    ),
-    WORK_GROUP_LIMIT,
-)
-
+_PREFETCH = arg.choice("prefetch", "fetch tiles of both inputs into local memory", (True, False))
 MATMUL_SQ = declared(
     matmul_sq,
     "matmul",
-    (
-        DTYPE,
-        Argument("prefetch", "bool", "fetch tiles of both inputs into local memory", (True, False)),
-        LSIZE_0,
-        LSIZE_1,
-        GROUPS_FIT,
-    ),
-    (MATRIX_SIZE,),
-    *MATMUL_CONSTRAINTS,
+    (arg.DTYPE, _PREFETCH, *arg.SQUARE_ARGUMENTS),
+    (arg.MATRIX_SIZE,),
+    arg.needs("prefetch:True", "lsize_0 == lsize_1"),
+    arg.WORK_GROUP_LIMIT,
+    fits="n % lsize_0, n % lsize_1",
 )
 
 
-def matmul_batch(*, dtype: str, order: int, per_group: int, prefetch: bool, groups_fit: bool) -> lp.TranslationUnit:
+def matmul_batch(*, dtype: str, order: int, per_group: int, prefetch: bool, assume: str) -> lp.TranslationUnit:
     """Multiplication of nbatch pairs of small square matrices, one element of a result per work-item.
 
     A work-group of order by order by per_group work-items computes per_group results; axis 2 tells the matrices of a
@@ -245,10 +188,6 @@ def matmul_batch(*, dtype: str, order: int, per_group: int, prefetch: bool, grou
 
     Source: batched BLAS (Dongarra et al., 2017).
     """
-    import loopy as lp
-
-    from uipick._accesses import tag_accesses
-
     kernel = make_kernel(
         "matmul_batch",
         f"{{[e, i, j, k]: 0 <= e < nbatch and 0 <= i, j, k < {order}}}",
@@ -258,8 +197,8 @@ def matmul_batch(*, dtype: str, order: int, per_group: int, prefetch: bool, grou
             stored_array("c", dtype, f"nbatch, {order}, {order}"),
             size_parameters("nbatch"),
         ],
+        assume=assume,
     )
-    kernel = lp.assume(kernel, "nbatch >= 1" + (f" and nbatch mod {per_group} = 0" if groups_fit else ""))
     kernel = lp.split_iname(kernel, "e", per_group, outer_tag="g.0", inner_tag="l.2")
     kernel = lp.tag_inames(kernel, "i:l.1, j:l.0")
     if prefetch:
@@ -267,31 +206,26 @@ def matmul_batch(*, dtype: str, order: int, per_group: int, prefetch: bool, grou
         kernel = lp.add_prefetch(kernel, "b", ["e_inner", "k", "j"], default_tag=None)
         axes = {f"{name}_dim_{axis}": f"l.{2 - axis}" for name in "ab" for axis in range(3)}
         kernel = lp.tag_inames(kernel, axes)
-    return tag_accesses(kernel, loads={"a": "aLD", "b": "bLD"}, stores={"c": "cST"})
+    return tagged(kernel, loads={"a": "aLD", "b": "bLD"}, stores={"c": "cST"})
 
 
 MATMUL_BATCH = declared(
     matmul_batch,
     "matmul batch",
     (
-        DTYPE,
-        Argument("order", "int", "rows and columns of each matrix", integers(2, 32), (4, 8, 16)),
-        Argument("per_group", "int", "matrices per work-group", (1, 2, 4, 8, 16, 32, 64), (4,)),
-        Argument("prefetch", "bool", "fetch both matrices into local memory", (True, False)),
-        GROUPS_FIT,
+        arg.DTYPE,
+        arg.within("order", "rows and columns of each matrix", 2, 32, 4, 8, 16),
+        arg.choice("per_group", "matrices per work-group", (1, 2, 4, 8, 16, 32, 64), 4),
+        arg.choice("prefetch", "fetch both matrices into local memory", (True, False)),
+        arg.GROUPS_FIT,
     ),
-    (Argument("nbatch", "int", "pairs of matrices", multiples_of(1), (4096, 8192, 12288, 16384)),),
-    Constraint(
-        "a work-group has at most 1024 work-items (order order per_group), along axis 2 at most 64",
-        lambda a: a["order"] ** 2 * a["per_group"] <= 1024,
-    ),
-    when_groups_fit("nbatch to be a multiple of per_group", lambda a: a["nbatch"] % a["per_group"] == 0),
+    (arg.positive("nbatch", "pairs of matrices", 4096, 8192, 12288, 16384),),
+    # Work-items of a work-group; along axis 2 there are at most 64.
+    Constraint("order**2 * per_group <= 1024"),
     # loopy drops the fetch's axis of extent one, and its local array becomes each work-item's own.
-    Constraint("prefetch:True needs per_group of at least 2", lambda a: not a["prefetch"] or a["per_group"] > 1),
-    Constraint(
-        "with prefetching the matrices must fit in 32 KiB of local memory (2 order order per_group elements)",
-        lambda a: not a["prefetch"] or fits_in_local_memory(2 * a["order"] ** 2 * a["per_group"], a["dtype"]),
-    ),
+    arg.needs("prefetch:True", "per_group > 1"),
+    arg.in_local_memory("2 * order**2 * per_group", "prefetch:True"),
+    fits="nbatch % per_group",
 )
 
 
@@ -300,7 +234,7 @@ _ROWS = ("r_start", "r_fetch", "r_copy", "r", "r_end")
 _COLUMNS = ("s_start", "s_fetch", "s_copy", "s", "s_end")
 
 
-def matmul_rb(*, dtype: str, rows: int, columns: int, lsize: int, groups_fit: bool) -> lp.TranslationUnit:
+def matmul_rb(*, dtype: str, rows: int, columns: int, lsize: int, assume: str) -> lp.TranslationUnit:
     """Register-blocked matrix multiplication c = a b, rows by columns elements of c per work-item.
 
     Work-groups of lsize by lsize work-items fetch tiles of a (rows lsize by lsize) and of b (lsize by columns lsize)
@@ -312,8 +246,6 @@ def matmul_rb(*, dtype: str, rows: int, columns: int, lsize: int, groups_fit: bo
 
     Source: the paper's Section 8.3, with the blocking that tuned matrix multiplications add to it.
     """
-    import loopy as lp
-
     kernel = make_kernel(
         "matmul_rb",
         _domains(rows, columns, lsize),
@@ -328,10 +260,9 @@ def matmul_rb(*, dtype: str, rows: int, columns: int, lsize: int, groups_fit: bo
             private_array("b_own", dtype, (columns,)),
             private_array("sums", dtype, (rows, columns)),
         ],
+        assume=assume,
         in_order=True,
     )
-    fit = f" and n mod {rows * lsize} = 0 and n mod {columns * lsize} = 0" if groups_fit else ""
-    kernel = lp.assume(kernel, f"n >= 1{fit}")
     kernel = lp.tag_inames(kernel, "group_0:g.0, group_1:g.1, item_0:l.0, item_1:l.1, k_a:l.0, k_b:l.1")
     return lp.tag_inames(kernel, dict.fromkeys((*_ROWS, *_COLUMNS), "unr"))
 
@@ -390,19 +321,13 @@ MATMUL_RB = declared(
     matmul_rb,
     "matmul",
     (
-        DTYPE,
-        Argument("rows", "int", "rows of c per work-item", (1, 2, 4, 8), (2, 4)),
-        Argument("columns", "int", "columns of c per work-item", (1, 2, 4, 8), (2, 4)),
-        LSIZE,
-        GROUPS_FIT,
+        arg.DTYPE,
+        arg.choice("rows", "rows of c per work-item", (1, 2, 4, 8), 2, 4),
+        arg.choice("columns", "columns of c per work-item", (1, 2, 4, 8), 2, 4),
+        arg.LSIZE,
+        arg.GROUPS_FIT,
     ),
-    (MATRIX_SIZE,),
-    when_groups_fit(
-        "n to be a multiple of rows and of columns times lsize",
-        lambda a: a["n"] % (a["rows"] * a["lsize"]) == 0 == a["n"] % (a["columns"] * a["lsize"]),
-    ),
-    Constraint(
-        "the tiles must fit in 32 KiB of local memory ((rows + columns) lsize lsize elements)",
-        lambda a: fits_in_local_memory((a["rows"] + a["columns"]) * a["lsize"] ** 2, a["dtype"]),
-    ),
+    (arg.MATRIX_SIZE,),
+    arg.in_local_memory("(rows + columns) * lsize**2"),
+    fits="n % (rows * lsize), n % (columns * lsize)",
 )

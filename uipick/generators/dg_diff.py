@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uipick._generator import Argument, Arguments, Constraint, integers, multiples_of
-from uipick.generators._arguments import DTYPE, GROUPS_FIT, LSIZE_0, LSIZE_1, WORK_GROUP_LIMIT, when_groups_fit
+from uipick import _loopy as lp
+from uipick._generator import Constraint
+from uipick.generators import _arguments as arg
+from uipick.generators._arrays import loaded_array, size_parameters, stored_array
 from uipick.generators._declared import declared, work_removed
-from uipick.generators._kernel import loaded_array, make_kernel, size_parameters, stored_array
+from uipick.generators._kernel import make_kernel, tagged
 
 if TYPE_CHECKING:
-    import loopy as lp
-
+    from uipick._generator import Arguments
 
 _WORDS = {"plain": "Plain", "u_prefetch": "Upre", "diff_mat_prefetch": "Dpre", "diff_mat_prefetch_transposed": "Dtrans"}
 DG_DIFF_TAGS = {
@@ -19,9 +20,7 @@ DG_DIFF_TAGS = {
 }  # Access tags of diff_mat, u and res by variant.
 
 
-def dg_diff(
-    *, dtype: str, variant: str, nmatrices: int, lsize_0: int, lsize_1: int, groups_fit: bool
-) -> lp.TranslationUnit:
+def dg_diff(*, dtype: str, variant: str, nmatrices: int, lsize_0: int, lsize_1: int, assume: str) -> lp.TranslationUnit:
     """DG differentiation ``res[m,k,i] = sum(j, diff_mat[m,i,j] u[k,j])`` of every element k, in four variants.
 
     Work-items have k along axis 0 and i along axis 1. ``plain`` does no more; ``u_prefetch`` fetches tiles of u into
@@ -34,10 +33,6 @@ def dg_diff(
 
     Source: the paper's Section 8.4.
     """
-    import loopy as lp
-
-    from uipick._accesses import tag_accesses
-
     kernel = make_kernel(
         "dg_diff",
         "{[m,k,i,j]: 0<=m<nmatrices and 0<=k<nelements and 0<=i,j<nunit_nodes}",
@@ -48,9 +43,8 @@ def dg_diff(
             stored_array("res", dtype, "nmatrices, nelements, nunit_nodes"),
             size_parameters("nmatrices, nelements, nunit_nodes"),
         ],
+        assume=f"nmatrices >= 1 and {assume}",
     )
-    fit = f" and nelements mod {lsize_0} = 0 and nunit_nodes mod {lsize_1} = 0" if groups_fit else ""
-    kernel = lp.assume(kernel, f"nmatrices >= 1 and nelements >= 1 and nunit_nodes >= 1{fit}")
     kernel = lp.split_iname(kernel, "i", lsize_1, outer_tag="g.1", inner_tag="l.1")
     kernel = lp.split_iname(kernel, "k", lsize_0, outer_tag="g.0", inner_tag="l.0")
     if variant == "u_prefetch":
@@ -61,12 +55,10 @@ def dg_diff(
         kernel = lp.tag_array_axes(kernel, "u", "N0,N1")
         kernel = lp.tag_array_axes(kernel, "res", "N2,N0,N1")
     diff_mat, u, res = DG_DIFF_TAGS[variant]
-    return tag_accesses(kernel, loads={"diff_mat": diff_mat, "u": u}, stores={"res": res})
+    return tagged(kernel, loads={"diff_mat": diff_mat, "u": u}, stores={"res": res})
 
 
 def _prefetch_u(kernel: lp.TranslationUnit, tile: int, nmatrices: int) -> lp.TranslationUnit:
-    import loopy as lp
-
     kernel = lp.split_iname(kernel, "j", tile)
     kernel = lp.add_prefetch(kernel, "u", ["k_inner", "j_inner"], default_tag="l.auto", prefetch_insn_id="fetch")
     kernel = lp.fix_parameters(kernel, nmatrices=nmatrices)
@@ -82,8 +74,6 @@ def _prefetch_u(kernel: lp.TranslationUnit, tile: int, nmatrices: int) -> lp.Tra
 
 
 def _prefetch_diff_mat(kernel: lp.TranslationUnit, tile: int) -> lp.TranslationUnit:
-    import loopy as lp
-
     kernel = lp.split_iname(kernel, "j", tile)
     kernel = lp.add_prefetch(kernel, "diff_mat", ["j_inner", "i_inner"], default_tag="l.auto", prefetch_insn_id="fetch")
     # The tile does not depend on k, but each work-group along gid(0) needs its own copy.
@@ -92,38 +82,28 @@ def _prefetch_diff_mat(kernel: lp.TranslationUnit, tile: int) -> lp.TranslationU
 
 
 def _sizes(arguments: Arguments) -> dict[str, int]:
-    names = ["nelements", "nunit_nodes"]
     # One private sum per matrix needs their number in the code.
-    if arguments["variant"] != "u_prefetch":
-        names.append("nmatrices")
-    return {name: arguments[name] for name in names}
+    more = [] if arguments["variant"] == "u_prefetch" else ["nmatrices"]
+    return {name: arguments[name] for name in ("nelements", "nunit_nodes", *more)}
 
 
 DG_DIFF = declared(
     dg_diff,
     "dg",
     (
-        DTYPE,
-        Argument("variant", "str", "what is fetched into local memory, and the layout of u and res", tuple(_WORDS)),
-        Argument("nmatrices", "int", "differentiation matrices", multiples_of(1), (3,)),
-        LSIZE_0,
-        LSIZE_1,
-        GROUPS_FIT,
+        arg.DTYPE,
+        arg.choice("variant", "what is fetched into local memory, and the layout of u and res", tuple(_WORDS)),
+        arg.positive("nmatrices", "differentiation matrices", 3),
+        *arg.SQUARE_ARGUMENTS,
     ),
     (
-        Argument("nunit_nodes", "int", "nodes of an element", multiples_of(1), (64,)),
-        Argument("nelements", "int", "elements", multiples_of(1), (4096, 8192, 12288, 16384)),
+        arg.positive("nunit_nodes", "nodes of an element", 64),
+        arg.positive("nelements", "elements", 4096, 8192, 12288, 16384),
     ),
-    when_groups_fit(
-        "nelements to be a multiple of lsize_0, and nunit_nodes one of lsize_1",
-        lambda a: a["nelements"] % a["lsize_0"] == 0 == a["nunit_nodes"] % a["lsize_1"],
-    ),
-    Constraint(
-        "variants that prefetch need lsize_0 equal to lsize_1 (square tiles)",
-        lambda a: a["variant"] == "plain" or a["lsize_0"] == a["lsize_1"],
-    ),
-    WORK_GROUP_LIMIT,
+    Constraint("variant == 'plain' or lsize_0 == lsize_1"),
+    arg.WORK_GROUP_LIMIT,
     values=_sizes,
+    fits="nelements % lsize_0, nunit_nodes % lsize_1",
 )
 
 DG_DIFF_MEM = work_removed(
@@ -134,7 +114,7 @@ DG_DIFF_MEM = work_removed(
 )
 
 
-def fdiff(*, dtype: str, tile: int, groups_fit: bool) -> lp.TranslationUnit:
+def fdiff(*, dtype: str, tile: int, assume: str) -> lp.TranslationUnit:
     """Five-point finite differences on a square grid, tiles of u with their halo in local memory.
 
     A work-group of tile by tile work-items fetches as many elements of u (access tag ``uLD``), one each; then
@@ -146,40 +126,31 @@ def fdiff(*, dtype: str, tile: int, groups_fit: bool) -> lp.TranslationUnit:
 
     Source: the paper's Section 8.5.
     """
-    import loopy as lp
-
-    from uipick._accesses import tag_accesses
-
     kernel = make_kernel(
         "fdiff",
         "{[i,j]: 0<=i,j<n}",
         "res[i,j] = u[i,j+1] + u[i+1,j] - 4*u[i+1,j+1] + u[i+1,j+2] + u[i+2,j+1]",
         [loaded_array("u", dtype, "n + 2, n + 2"), stored_array("res", dtype, "n, n"), size_parameters("n")],
+        assume=assume,
     )
-    fit = f" and n mod {tile - 2} = 0" if groups_fit else ""
-    kernel = lp.assume(kernel, f"n >= 1{fit}")
     kernel = lp.split_iname(kernel, "i", tile - 2, outer_tag="g.1", inner_tag="l.1")
     kernel = lp.split_iname(kernel, "j", tile - 2, outer_tag="g.0", inner_tag="l.0")
     # No default tags: the fetch's axes are the work-group's, an element with halo per work-item.
     kernel = lp.add_prefetch(kernel, "u", ["i_inner", "j_inner"], fetch_bounding_box=True, default_tag=None)
     kernel = lp.tag_inames(kernel, "u_dim_0:l.1, u_dim_1:l.0")
-    return tag_accesses(kernel, loads={"u": "uLD"}, stores={"res": "resST"})
+    return tagged(kernel, loads={"u": "uLD"}, stores={"res": "resST"})
 
 
 FDIFF = declared(
     fdiff,
     "stencil",
     (
-        DTYPE,
-        Argument(
-            "tile",
-            "int",
-            "rows and columns of the tile in local memory, halo included, and of the work-group",
-            integers(4, 32),
-            (16, 18),
+        arg.DTYPE,
+        arg.within(
+            "tile", "rows and columns of the tile in local memory, halo included, and of the work-group", 4, 32, 16, 18
         ),
-        GROUPS_FIT,
+        arg.GROUPS_FIT,
     ),
-    (Argument("n", "int", "rows and columns of the result", multiples_of(1), (1008, 1456, 1904, 2352)),),
-    when_groups_fit("n to be a multiple of tile - 2", lambda a: a["n"] % (a["tile"] - 2) == 0),
+    (arg.positive("n", "rows and columns of the result", 1008, 1456, 1904, 2352),),
+    fits="n % (tile - 2)",
 )

@@ -6,41 +6,23 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from uipick._generator import Argument, Arguments, Constraint, integers, multiples_of
-from uipick.generators._arguments import (
-    CHAINS,
-    CHAINS_DIVIDE,
-    FITTING_LINE_ARGUMENTS,
-    GID_STRIDE_0,
-    GID_STRIDE_1,
-    ITEMS_FIT,
-    LINE_ARGUMENTS,
-    LINE_NELEMENTS,
-    LINE_STRIDE,
-    NELEMENTS,
-    PATTERN_ARGUMENTS,
-    whole_items,
-)
+from uipick import _loopy as lp
+from uipick._generator import Constraint
+from uipick.generators import _arguments as arg
+from uipick.generators._arrays import loaded_array, size_parameters, stored_array, updated_array
 from uipick.generators._declared import declared
 from uipick.generators._kernel import (
     CUT_INDEX,
     OVERLAPPING,
-    PATTERN_CONSTRAINTS,
-    loaded_array,
     make_group_kernel,
     make_line_kernel,
-    make_pattern_kernel,
-    size_parameters,
-    stored_array,
     sum_of_chains,
     total_of,
-    updated_array,
     written_as,
 )
+from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
 
 if TYPE_CHECKING:
-    import loopy as lp
-
     from uipick._generator import Generator
 
 
@@ -66,18 +48,13 @@ def gmem_pattern(*, dtype: str, n_arrays: int, **pattern: int | bool) -> lp.Tran
 GMEM_PATTERN = declared(
     gmem_pattern,
     "gmem",
-    (
-        *PATTERN_ARGUMENTS,
-        GID_STRIDE_0,
-        GID_STRIDE_1,
-        Argument("n_arrays", "int", "number of input arrays", integers(1, 16), (1, 2, 3)),
-    ),
-    (NELEMENTS,),
+    (*arg.PATTERN_ARGUMENTS, *arg.GID_STRIDES, arg.within("n_arrays", "number of input arrays", 1, 16, 1, 2, 3)),
+    (arg.NELEMENTS,),
     *PATTERN_CONSTRAINTS,
 )
 
 
-def gmem_load(*, dtype: str, lsize_0: int, groups_fit: bool, lid_stride_0: int, chains: int) -> lp.TranslationUnit:
+def gmem_load(*, dtype: str, lsize_0: int, lid_stride_0: int, chains: int) -> lp.TranslationUnit:
     """Global loads alone: m of them per work-item, with a given lid(0) stride, and one store.
 
     Each work-item adds up m elements, one of each row of a matrix with m rows: element ``lid_stride_0`` times its own
@@ -88,36 +65,30 @@ def gmem_load(*, dtype: str, lsize_0: int, groups_fit: bool, lid_stride_0: int, 
 
     Source: after the paper's Section 7.1.2, global memory access.
     """
+    elements = loaded_array("in0", dtype, f"rounds, {chains}, nitems, {lid_stride_0}")
     body = sum_of_chains("in0$inLD[{row}, {item}, 0]", chains, dtype, "0", "k")
     return make_line_kernel(
         "gmem_load",
         [*body, "result$resST[{item}] = " + total_of(chains)],
-        [
-            loaded_array("in0", dtype, f"rounds, {chains}, nitems, {lid_stride_0}"),
-            stored_array("result", dtype, "nitems"),
-        ],
+        [elements, stored_array("result", dtype, "nitems")],
         lsize_0=lsize_0,
-        groups_fit=groups_fit,
         times="rounds",
     )
 
 
-def _elements(arguments: Arguments) -> int:
-    return int(arguments["m"] * arguments["lid_stride_0"])
-
-
+_LOADS = arg.positive("m", "loads per work-item", 16, 32)
 GMEM_LOAD = declared(
     gmem_load,
     "gmem",
-    (*FITTING_LINE_ARGUMENTS, LINE_STRIDE, CHAINS),
-    (LINE_NELEMENTS, Argument("m", "int", "loads per work-item", multiples_of(1), (16, 32))),
-    CHAINS_DIVIDE,
-    *whole_items("m times lid_stride_0", _elements),
-    values=lambda a: {"nitems": a["nelements"] // _elements(a), "rounds": a["m"] // a["chains"]},
+    (*arg.FITTING_LINE_ARGUMENTS, arg.LINE_STRIDE, arg.CHAINS),
+    (arg.LINE_NELEMENTS, _LOADS),
+    arg.CHAINS_DIVIDE,
+    *arg.whole_items("m * lid_stride_0"),
+    values={"nitems": "nelements // (m * lid_stride_0)", "rounds": "m // chains"},
 )
 
 
-def gmem_store(*, dtype: str, lsize_0: int, groups_fit: bool, lid_stride_0: int) -> lp.TranslationUnit:
+def gmem_store(*, dtype: str, lsize_0: int, lid_stride_0: int) -> lp.TranslationUnit:
     """Global stores alone: m of them per work-item, with a given lid(0) stride.
 
     Each work-item stores its number in m elements, one of each row of a matrix with m rows: element ``lid_stride_0``
@@ -137,7 +108,6 @@ def gmem_store(*, dtype: str, lsize_0: int, groups_fit: bool, lid_stride_0: int)
         ],
         [stored_array("result", dtype, f"m, nitems, {lid_stride_0}")],
         lsize_0=lsize_0,
-        groups_fit=groups_fit,
         times="m",
     )
 
@@ -145,10 +115,10 @@ def gmem_store(*, dtype: str, lsize_0: int, groups_fit: bool, lid_stride_0: int)
 GMEM_STORE = declared(
     gmem_store,
     "gmem",
-    (*FITTING_LINE_ARGUMENTS, LINE_STRIDE),
-    (LINE_NELEMENTS, Argument("m", "int", "stores per work-item", multiples_of(1), (4, 16))),
-    *whole_items("m times lid_stride_0", _elements),
-    values=lambda a: {"nitems": a["nelements"] // _elements(a), "m": a["m"]},
+    (*arg.FITTING_LINE_ARGUMENTS, arg.LINE_STRIDE),
+    (arg.LINE_NELEMENTS, arg.positive("m", "stores per work-item", 4, 16)),
+    *arg.whole_items("m * lid_stride_0"),
+    values={"nitems": "nelements // (m * lid_stride_0)", "m": "m"},
 )
 
 
@@ -161,21 +131,16 @@ _FORMS = {
 
 
 def _stream(operation: str, *, dtype: str, lsize_0: int, groups_fit: bool, width: int) -> lp.TranslationUnit:
-    import loopy as lp
-
     place, shape, dim_tags = "{item}", "nvectors", None
     if width > 1:
         # The tag vec makes OpenCL's vector types of the last axis.
         place, shape, dim_tags = "{item}, v", f"nvectors, {width}", "N0,vec"
     update = f"result$resST[{place}] = " + _FORMS[operation].replace("{place}", place)
-    inputs = [name for name in "ab" if f"${name}LD" in update]
+    arrays = [loaded_array(name, dtype, shape, dim_tags) for name in "ab" if f"${name}LD" in update]
     kernel = make_line_kernel(
         f"gmem_{operation}",
         ["for v", update, "end"] if width > 1 else [update],
-        [
-            *(loaded_array(name, dtype, shape, dim_tags) for name in inputs),
-            stored_array("result", dtype, shape, dim_tags),
-        ],
+        [*arrays, stored_array("result", dtype, shape, dim_tags)],
         lsize_0=lsize_0,
         groups_fit=groups_fit,
         loops=[f"{{[v]: 0 <= v < {width}}}"] if width > 1 else [],
@@ -204,11 +169,11 @@ def _described(operation: str, words: str, form: str, beside: str) -> Generator:
     return declared(
         build,
         "gmem gmem_stream",
-        (*LINE_ARGUMENTS, Argument("width", "int", "elements per vector; 1 for scalars", (1, 2, 4, 8, 16), (1, 4))),
-        (LINE_NELEMENTS,),
-        *whole_items("width", lambda a: a["width"]),
+        (*arg.LINE_ARGUMENTS, arg.choice("width", "elements per vector; 1 for scalars", (1, 2, 4, 8, 16), 1, 4)),
+        (arg.LINE_NELEMENTS,),
+        *arg.whole_items("width"),
         name=f"gmem_{operation}",
-        values=lambda a: {"nvectors": a["nelements"] // a["width"]},
+        values={"nvectors": "nelements // width"},
     )
 
 
@@ -220,9 +185,7 @@ GMEM_STREAMS = (
 )
 
 
-def gmem_gather(
-    *, spread: int, step: int, window: int, dtype: str, lsize_0: int, groups_fit: bool
-) -> lp.TranslationUnit:
+def gmem_gather(*, spread: int, step: int, window: int, dtype: str, lsize_0: int) -> lp.TranslationUnit:
     """Global loads from a window, m per work-item: element ``(spread item + step k) mod window`` in iteration k.
 
     Neighbours in a group load elements ``spread`` apart until the window's end, from where they go on at its beginning:
@@ -244,7 +207,6 @@ def gmem_gather(
         ],
         [loaded_array("in0", dtype, str(window)), stored_array("result", dtype, "nitems")],
         lsize_0=lsize_0,
-        groups_fit=groups_fit,
         times="m",
     )
 
@@ -253,16 +215,13 @@ GMEM_GATHER = declared(
     gmem_gather,
     "gmem",
     (
-        Argument("spread", "int", "elements from one work-item's place to the next one's", multiples_of(1), (1, 17)),
-        Argument("step", "int", "elements from one iteration's place to the next one's", multiples_of(1), (33,)),
-        Argument("window", "int", "elements of the array", multiples_of(1), (4096, 262144)),
-        *FITTING_LINE_ARGUMENTS,
+        arg.positive("spread", "elements from one work-item's place to the next one's", 1, 17),
+        arg.positive("step", "elements from one iteration's place to the next one's", 33),
+        arg.positive("window", "elements of the array", 4096, 262144),
+        *arg.FITTING_LINE_ARGUMENTS,
     ),
-    (
-        Argument("nitems", "int", "work-items", multiples_of(1), (8192,)),
-        Argument("m", "int", "loads per work-item", multiples_of(1), (64,)),
-    ),
-    ITEMS_FIT,
+    (arg.positive("nitems", "work-items", 8192), replace(_LOADS, default=(64,))),
+    arg.ITEMS_FIT,
 )
 
 
@@ -270,9 +229,7 @@ _FORMS_OF_SUMS = {"plain": (), "overlap": (OVERLAPPING,), "cut": (OVERLAPPING, C
 _FACTORS = {"item": "s$sLD[{item}]", "loop": "s$sLD[k]"}
 
 
-def loop_sum(
-    *, layout: str, sum_in: str, factor: str, form: str, dtype: str, lsize_0: int, groups_fit: bool
-) -> lp.TranslationUnit:
+def loop_sum(*, layout: str, sum_in: str, factor: str, form: str, dtype: str, lsize_0: int) -> lp.TranslationUnit:
     """Weighted sums, one per work-item: ``y[i] = y[i] + a[k, i] s`` for each of m values of k.
 
     ``layout:columns`` has the work-items of a group load neighbours of a (stride 1), ``layout:rows`` elements m apart.
@@ -300,7 +257,6 @@ def loop_sum(
             updated_array("y", dtype, "nitems"),
         ],
         lsize_0=lsize_0,
-        groups_fit=groups_fit,
         times="m",
     )
     return written_as(kernel, *_FORMS_OF_SUMS[form])
@@ -310,22 +266,18 @@ LOOP_SUM = declared(
     loop_sum,
     "gmem",
     (
-        Argument("layout", "str", "which elements of a lie next to each other", ("columns", "rows")),
-        Argument("sum_in", "str", "where the sum is kept", ("private", "global")),
-        Argument("factor", "str", "whose factor multiplies: the work-item's or the iteration's", ("item", "loop")),
-        Argument("form", "str", "what the compiler is told of arrays and indices", tuple(_FORMS_OF_SUMS), ("plain",)),
-        *FITTING_LINE_ARGUMENTS,
+        arg.choice("layout", "which elements of a lie next to each other", ("columns", "rows")),
+        arg.choice("sum_in", "where the sum is kept", ("private", "global")),
+        arg.choice("factor", "whose factor multiplies: the work-item's or the iteration's", ("item", "loop")),
+        arg.choice("form", "what the compiler is told of arrays and indices", tuple(_FORMS_OF_SUMS), "plain"),
+        *arg.FITTING_LINE_ARGUMENTS,
     ),
-    (
-        Argument("nitems", "int", "work-items", multiples_of(1), (4096, 16384)),
-        Argument("m", "int", "loop iterations", multiples_of(1), (64, 256)),
-    ),
-    ITEMS_FIT,
-    Constraint("form:cut needs groups_fit:True", lambda a: a["form"] != "cut" or a["groups_fit"]),
+    (arg.positive("nitems", "work-items", 4096, 16384), arg.positive("m", "loop iterations", 64, 256)),
+    arg.ITEMS_FIT,
 )
 
 
-def gmem_reuse(*, dtype: str, lsize_0: int, groups_fit: bool, by: str, afr: int, chains: int) -> lp.TranslationUnit:
+def gmem_reuse(*, dtype: str, lsize_0: int, by: str, afr: int, chains: int) -> lp.TranslationUnit:
     """Global loads of elements that ``afr`` work-items load: access-to-footprint ratio ``afr``.
 
     Each work-item adds up m elements, one of each row of a matrix, with lid(0) stride 1, and stores the sum. There are
@@ -336,8 +288,6 @@ def gmem_reuse(*, dtype: str, lsize_0: int, groups_fit: bool, by: str, afr: int,
 
     Source: after the paper's Sections 6.1.1 and 7.1.2, access-to-footprint ratio.
     """
-    import loopy as lp
-
     axis = {"groups": "g1", "items": "l1"}[by]
     # Different sums in each work-item, lest a compiler add up once for all of them.
     body = sum_of_chains("in0$inLD[{row}, {item}]", chains, dtype, axis, "k")
@@ -346,14 +296,13 @@ def gmem_reuse(*, dtype: str, lsize_0: int, groups_fit: bool, by: str, afr: int,
         [f"for {axis}", *body, f"result$resST[{axis}, {{item}}] = " + total_of(chains), "end"],
         [loaded_array("in0", dtype, f"rounds, {chains}, nitems"), stored_array("result", dtype, f"{afr}, nitems")],
         lsize_0=lsize_0,
-        groups_fit=groups_fit,
         loops=[f"{{[{axis}]: 0 <= {axis} < {afr}}}"],
         times="rounds",
     )
     return lp.tag_inames(kernel, {axis: "g.1" if by == "groups" else "l.1"})
 
 
-def gmem_uniform(*, dtype: str, lsize_0: int, groups_fit: bool, by: str, chains: int) -> lp.TranslationUnit:  # noqa: ARG001 - groups_fit is always true
+def gmem_uniform(*, dtype: str, lsize_0: int, by: str, chains: int) -> lp.TranslationUnit:
     """Uniform global loads: all work-items of a work-group load the same m elements, one after another.
 
     With ``by:launch`` all work-groups load the same ones, with ``by:groups`` each work-group has its own. Each
@@ -375,58 +324,37 @@ def gmem_uniform(*, dtype: str, lsize_0: int, groups_fit: bool, by: str, chains:
     )
 
 
-_M = Argument("m", "int", "loads per work-item", multiples_of(1), (16, 32))
-
-
 GMEM_REUSE = declared(
     gmem_reuse,
     "gmem",
     (
-        *FITTING_LINE_ARGUMENTS,
-        Argument(
-            "by", "str", "whether work-groups or the work-items of one load the same elements", ("groups", "items")
-        ),
-        Argument("afr", "int", "work-items that load an element", integers(2, 1024), (2, 4, 16)),
-        CHAINS,
+        *arg.FITTING_LINE_ARGUMENTS,
+        arg.choice("by", "whether work-groups or the work-items of one load the same elements", ("groups", "items")),
+        arg.within("afr", "work-items that load an element", 2, 1024, 2, 4, 16),
+        arg.CHAINS,
     ),
-    (LINE_NELEMENTS, _M),
-    CHAINS_DIVIDE,
-    Constraint(
-        "by:items needs lsize_0 times afr of at most 1024 (work-items of a work-group)",
-        lambda a: a["by"] != "items" or a["lsize_0"] * a["afr"] <= 1024,
-    ),
-    *whole_items("m", lambda a: a["m"]),
-    values=lambda a: {"nitems": a["nelements"] // a["m"], "rounds": a["m"] // a["chains"]},
+    (arg.LINE_NELEMENTS, _LOADS),
+    arg.CHAINS_DIVIDE,
+    arg.needs("by:items", "lsize_0 * afr <= 1024"),
+    *arg.whole_items("m"),
+    values={"nitems": "nelements // m", "rounds": "m // chains"},
 )
 
 GMEM_UNIFORM = declared(
     gmem_uniform,
     "gmem",
     (
-        *FITTING_LINE_ARGUMENTS,
-        Argument(
-            "by", "str", "who loads the same elements: the whole launch, or each work-group", ("launch", "groups")
-        ),
-        CHAINS,
+        *arg.FITTING_LINE_ARGUMENTS,
+        arg.choice("by", "who loads the same elements: the whole launch, or each work-group", ("launch", "groups")),
+        arg.CHAINS,
     ),
-    (
-        Argument("ngroups", "int", "number of work-groups", multiples_of(1), (512, 1024, 2048)),
-        Argument("m", "int", "loads per work-item", multiples_of(1), (64, 128, 256)),
-    ),
-    CHAINS_DIVIDE,
-    values=lambda a: {"ngroups": a["ngroups"], "rounds": a["m"] // a["chains"]},
+    (arg.positive("ngroups", "number of work-groups", 512, 1024, 2048), replace(_LOADS, default=(64, 128, 256))),
+    arg.CHAINS_DIVIDE,
+    values={"ngroups": "ngroups", "rounds": "m // chains"},
 )
 
 
-def gmem_working_set(
-    *,
-    dtype: str,
-    lsize_0: int,
-    groups_fit: bool,  # noqa: ARG001 - always true
-    lid_stride_0: int,
-    chains: int,
-    shared: bool,
-) -> lp.TranslationUnit:
+def gmem_working_set(*, dtype: str, lsize_0: int, lid_stride_0: int, chains: int, shared: bool) -> lp.TranslationUnit:
     """Global loads of a working set, m times over: in a sequential loop, with a given lid(0) stride.
 
     Each work-group goes through ``working_set`` elements (gaps left by the stride included) in rows of lsize_0 times
@@ -439,8 +367,6 @@ def gmem_working_set(
 
     Source: after the paper's Section 7.1.2, accesses nested inside sequential loops.
     """
-    import loopy as lp
-
     place, shape = "{row}, l0, 0", f"nrows, {chains}, {lsize_0}, {lid_stride_0}"
     if not shared:
         place, shape = f"g0, {place}", f"ngroups, {shape}"
@@ -463,33 +389,20 @@ def gmem_working_set(
     return lp.prioritize_loops(kernel, "round, j")
 
 
-def _chunk(arguments: Arguments) -> int:
-    return int(arguments["lsize_0"] * arguments["lid_stride_0"] * arguments["chains"])
-
-
 GMEM_WORKING_SET = declared(
     gmem_working_set,
     "gmem",
     (
-        *FITTING_LINE_ARGUMENTS,
-        replace(LINE_STRIDE, default=(1,)),
-        CHAINS,
-        Argument("shared", "bool", "all work-groups have the same working set", (True, False), (False,)),
+        *arg.FITTING_LINE_ARGUMENTS,
+        replace(arg.LINE_STRIDE, default=(1,)),
+        arg.CHAINS,
+        arg.choice("shared", "all work-groups have the same working set", (True, False), False),
     ),
     (
-        Argument(
-            "working_set",
-            "int",
-            "elements of a work-group's working set",
-            multiples_of(1),
-            (2048, 8192, 32768, 131072, 524288),
-        ),
-        Argument("ngroups", "int", "number of work-groups", multiples_of(1), (64,)),
-        Argument("m", "int", "times that the working set is loaded", multiples_of(1), (8, 16)),
+        arg.positive("working_set", "elements of a work-group's working set", 2048, 8192, 32768, 131072, 524288),
+        arg.positive("ngroups", "number of work-groups", 64),
+        arg.positive("m", "times that the working set is loaded", 8, 16),
     ),
-    Constraint(
-        "working_set must be a multiple of lsize_0 times lid_stride_0 times chains",
-        lambda a: a["working_set"] % _chunk(a) == 0,
-    ),
-    values=lambda a: {"m": a["m"], "nrows": a["working_set"] // _chunk(a), "ngroups": a["ngroups"]},
+    Constraint("working_set % (lsize_0 * lid_stride_0 * chains) == 0"),
+    values={"m": "m", "nrows": "working_set // (lsize_0 * lid_stride_0 * chains)", "ngroups": "ngroups"},
 )

@@ -7,33 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uipick._generator import Argument, Arguments, Constraint
-from uipick.generators._arguments import GRID_3D_ARGUMENTS, GRID_3D_CONSTRAINTS, GRID_DTYPE, grid_sizes_3d
+from uipick import _loopy as lp
+from uipick.generators import _arguments as arg
+from uipick.generators._arrays import loaded_array
 from uipick.generators._declared import declared, work_removed
-from uipick.generators._kernel import loaded_array
-from uipick.generators.stencils import (
-    LAPLACIAN_RADII,
-    GridLaunch,
-    at,
-    grid_array,
-    laplacian,
-    make_grid_kernel,
-    star,
-    tag_letter,
-)
+from uipick.generators.stencils import LAPLACIAN_RADII, at, grid_array, laplacian, make_grid_kernel, star, tag_letter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import loopy as lp
     from numpy.typing import NDArray
 
 
 _STEPS = star(3, 1)[1]
-_HALF = 2
 
 
-def gsrb(*, variant: str, colour: int, dtype: str, **grid: int | bool) -> lp.TranslationUnit:
+def gsrb(*, variant: str, colour: int, dtype: str, **grid: Any) -> lp.TranslationUnit:
     """Half a Gauss-Seidel red-black sweep on a 3-D grid: points of one colour are smoothed, the others copied.
 
     Colours alternate like those of a chessboard: a point (i, j, k) of the interior has the colour (i + j + k) mod 2. A
@@ -51,16 +40,16 @@ def gsrb(*, variant: str, colour: int, dtype: str, **grid: int | bool) -> lp.Tra
     Source: GSRB_FP, GSRB_BRANCH and GSRB_STRIDE2 of HPGMG, as in Ding and Williams, An Instruction Roofline Model for
     GPUs (2019), Section IV-B; here with the 7-point operator.
     """
-    launch = GridLaunch.of(grid)
-    plane = f"{launch.chunk}*column + plane"
+    plane = f"{grid['chunk']}*column + plane"
     arrays = [grid_array(name, dtype, 3, 1) for name in ("u", "f")]
     arrays.append(grid_array("out", dtype, 3, 1, is_output=True))
     if variant == "fp":
         arrays.append(loaded_array("mask", dtype, "2, ny, nx"))
     body = _BODIES[variant](plane, colour, dtype)
-    return make_grid_kernel(
-        "gsrb", ["for plane", *body, "end"], arrays, launch, points_x=_HALF if variant == "stride2" else 1
+    kernel = make_grid_kernel(
+        "gsrb", ["for plane", *body, "end"], arrays, grid, points_x=2 if variant == "stride2" else 1
     )
+    return lp.assume(kernel, "nx mod 2 = 0") if variant == "stride2" else kernel
 
 
 def _change(plane: str, x: str = "i") -> list[str]:
@@ -113,23 +102,19 @@ def _stride2(plane: str, colour: int, dtype: str) -> list[str]:
 _BODIES = {"fp": _fp, "branch": _branch, "stride2": _stride2}
 
 
-def _pairs_fit(arguments: Arguments) -> bool:
-    whole: int = 2 * arguments["lsize_0"] if arguments["groups_fit"] else 2
-    return arguments["variant"] != "stride2" or int(arguments["nx"]) % whole == 0
-
-
 GSRB = declared(
     gsrb,
     "stencil",
     (
-        Argument("variant", "str", "how points of the other colour are left out", tuple(_BODIES)),
-        Argument("colour", "int", "(i + j + k) mod 2 of the points that are smoothed", (0, 1), (0,)),
-        Argument("dtype", "dtype", "element type", ("float32", "float64"), ("float64",)),
-        *GRID_3D_ARGUMENTS,
+        arg.choice("variant", "how points of the other colour are left out", tuple(_BODIES)),
+        arg.choice("colour", "(i + j + k) mod 2 of the points that are smoothed", (0, 1), 0),
+        arg.dtypes("float32", "float64", default=("float64",)),
+        *arg.GRID_3D_ARGUMENTS,
     ),
-    grid_sizes_3d(128),
-    *GRID_3D_CONSTRAINTS,
-    Constraint("variant:stride2 needs an even nx, with groups_fit:True a multiple of 2*lsize_0", _pairs_fit),
+    arg.grid_sizes_3d(128),
+    arg.GRID_3D_LIMIT,
+    arg.needs("variant:stride2", "nx % 2 == 0"),
+    fits="nx % (lsize_0 * (2 if variant == 'stride2' else 1)), ny % lsize_1, nz % (lsize_2 * chunk)",
 )
 
 
@@ -143,7 +128,7 @@ _WEIGHTS = {0: 2 / 9, 1: 1 / 9, 3: 1 / 72}
 _RELAXATION = 0.5
 
 
-def lbm_d3q15(*, collide: str, dtype: str, **grid: int | bool) -> lp.TranslationUnit:
+def lbm_d3q15(*, collide: str, dtype: str, **grid: Any) -> lp.TranslationUnit:
     """Lattice-Boltzmann step on a 3-D grid: 15 values per cell come from 15 neighbours.
 
     For each direction q, ``g[q]`` takes the value of ``f[q]`` in the neighbouring cell from which that direction points
@@ -157,8 +142,7 @@ def lbm_d3q15(*, collide: str, dtype: str, **grid: int | bool) -> lp.Translation
     Source: Ernst et al., Analytical Performance Estimation during Code Generation on Modern GPUs, Section 5.3 (the
     D3Q15 part of its kernel); weights and BGK collision after Qian, d'Humieres and Lallemand (1992).
     """
-    chunk = grid["chunk"]
-    here = f"{chunk}*column + plane"
+    here = f"{grid['chunk']}*column + plane"
     pulled = [f"f$f{tag_letter(c)}LD[{q}, {at((-c[0], -c[1], -c[2]), 1, here)}]" for q, c in enumerate(_DIRECTIONS)]
     if collide == "none":
         new, before = pulled, []
@@ -166,15 +150,11 @@ def lbm_d3q15(*, collide: str, dtype: str, **grid: int | bool) -> lp.Translation
         before = [f"<{dtype}> p{q} = {load}" for q, load in enumerate(pulled)] + _moments(dtype)
         new = [_relaxed(q) for q in range(len(_DIRECTIONS))]
     stores = [f"g$gST[{q}, {at(_REST, 1, here)}] = {value}" for q, value in enumerate(new)]
-    count = len(_DIRECTIONS)
     return make_grid_kernel(
         "lbm_d3q15",
         ["for plane", *before, *stores, "end"],
-        [
-            grid_array("f", dtype, 3, 1, components=count),
-            grid_array("g", dtype, 3, 1, components=count, is_output=True),
-        ],
-        GridLaunch.of(grid),
+        [grid_array(name, dtype, 3, 1, components=len(_DIRECTIONS), is_output=name == "g") for name in "fg"],
+        grid,
     )
 
 
@@ -213,12 +193,13 @@ LBM_D3Q15 = declared(
     lbm_d3q15,
     "lbm",
     (
-        Argument("collide", "str", "what happens to the values between load and store", ("none", "bgk"), ("none",)),
-        GRID_DTYPE,
-        *GRID_3D_ARGUMENTS,
+        arg.choice("collide", "what happens to the values between load and store", ("none", "bgk"), "none"),
+        arg.GRID_DTYPE,
+        *arg.GRID_3D_ARGUMENTS,
     ),
-    grid_sizes_3d(128),
-    *GRID_3D_CONSTRAINTS,
+    arg.grid_sizes_3d(128),
+    arg.GRID_3D_LIMIT,
+    fits=arg.GRID_3D_FITS,
 )
 LBM_D3Q15_MEM = work_removed(LBM_D3Q15, ("fCLD", "fXLD", "fYLD", "fZLD", "fDLD", "gST"))
 
@@ -259,7 +240,6 @@ PIRK_IMPLEMENTATIONS: Mapping[str, Mapping[str, int]] = {
 """Launches of each kernel per time step, by implementation (YaskSite, Listing 1)."""
 
 _STENCIL = ("rhs", "rhs_lc", "rhs_app_up")
-_KERNELS = ("lc", "rhs", "app", "up", "rhs_lc", "rhs_app_up")
 # Arrays that a kernel reads and the one that it writes, with their numbers of grids.
 _READS: Mapping[str, Mapping[str, int]] = {
     "lc": {"f": STAGES, "y": 0},
@@ -279,7 +259,7 @@ _WRITES: Mapping[str, tuple[str, int]] = {
 }
 
 
-def pirk(*, kernel: str, problem: str, radius: int, dtype: str, **grid: int | bool) -> lp.TranslationUnit:
+def pirk(*, kernel: str, problem: str, radius: int, dtype: str, **grid: Any) -> lp.TranslationUnit:
     """Kernel of a parallel iterated Runge-Kutta method on a 3-D grid: four stages, Radau IIA(7), steps of 0.5.
 
     With the right-hand side F of the stages ``stage``, at each grid point and with the loops over stages unrolled:
@@ -305,7 +285,7 @@ def pirk(*, kernel: str, problem: str, radius: int, dtype: str, **grid: int | bo
     arrays = [grid_array(name, dtype, 3, radius, components=count) for name, count in reads.items()]
     arrays.append(grid_array(target, dtype, 3, radius, is_output=True, components=grids))
     body = _body(kernel, problem, radius, dtype, grid["chunk"], here)
-    return make_grid_kernel(f"pirk_{kernel}", ["for plane", *body, "end"], arrays, GridLaunch.of(grid))
+    return make_grid_kernel(f"pirk_{kernel}", ["for plane", *body, "end"], arrays, grid)
 
 
 def _body(kernel: str, problem: str, radius: int, dtype: str, chunk: int, here: str) -> list[str]:
@@ -356,13 +336,14 @@ PIRK = declared(
     pirk,
     "stencil",
     (
-        Argument("kernel", "str", "which part of a time step, or which parts in one", _KERNELS),
-        Argument("problem", "str", "right-hand side of the differential equation", ("heat3d", "wave3d"), ("heat3d",)),
-        Argument("radius", "int", "grid steps that the right-hand side reaches", LAPLACIAN_RADII, (1,)),
-        GRID_DTYPE,
-        *GRID_3D_ARGUMENTS,
+        arg.choice("kernel", "which part of a time step, or which parts in one", tuple(_READS)),
+        arg.choice("problem", "right-hand side of the differential equation", ("heat3d", "wave3d"), "heat3d"),
+        arg.choice("radius", "grid steps that the right-hand side reaches", LAPLACIAN_RADII, 1),
+        arg.GRID_DTYPE,
+        *arg.GRID_3D_ARGUMENTS,
     ),
-    grid_sizes_3d(128),
-    *GRID_3D_CONSTRAINTS,
-    Constraint("problem:heat3d needs radius:1", lambda a: a["problem"] != "heat3d" or a["radius"] == 1),
+    arg.grid_sizes_3d(128),
+    arg.GRID_3D_LIMIT,
+    arg.needs("problem:heat3d", "radius == 1"),
+    fits=arg.GRID_3D_FITS,
 )

@@ -3,41 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from uipick._generator import Argument, Arguments, Constraint, Criterion, integers, multiples_of
-from uipick.generators._arguments import (
-    DTYPE,
-    FITTING_LINE_ARGUMENTS,
-    FITTING_PATTERN_ARGUMENTS,
-    GRID_DTYPE,
-    GRID_SIZES_2D,
-    GROUPS_FIT,
-    GROUPS_FIT_ONLY,
-    ITEMS_FIT,
-    LINE_LSIZE,
-    LSIZE_0,
-    LSIZE_1,
-    MATRIX_SIZE,
-    NELEMENTS,
-    WORK_GROUP_LIMIT,
-)
+from uipick import _loopy as lp
+from uipick._generator import Argument, Constraint, Criterion
+from uipick.generators import _arguments as arg
+from uipick.generators._arrays import loaded_array, size_parameters, stored_array, updated_array
 from uipick.generators._declared import declared
-from uipick.generators._kernel import (
-    PATTERN_CONSTRAINTS,
-    loaded_array,
-    make_kernel,
-    make_line_kernel,
-    size_parameters,
-    stored_array,
-    total_of,
-    updated_array,
-)
-from uipick.generators.dense import MATMUL_CONSTRAINTS
+from uipick.generators._kernel import make_kernel, make_line_kernel, total_of
+from uipick.generators._pattern import PATTERN_CONSTRAINTS
 from uipick.generators.local_memory import LOCAL_MEMORY_FITS, make_moves_kernel, move_sizes
-
-if TYPE_CHECKING:
-    import loopy as lp
 
 
 def empty(*, lsize_0: int, lsize_1: int) -> lp.TranslationUnit:
@@ -47,32 +21,26 @@ def empty(*, lsize_0: int, lsize_1: int) -> lp.TranslationUnit:
 
     Source: the paper's Section 7.1.2, other features.
     """
-    import loopy as lp
-
     kernel = make_kernel(
         "empty",
         f"{{[g0, l0, l1]: 0 <= g0 < ngroups and 0 <= l0 < {lsize_0} and 0 <= l1 < {lsize_1}}}",
-        """
-        for g0, l1, l0
-            ... nop
-        end
-        """,
+        ["for g0, l1, l0", "... nop", "end"],
         [size_parameters("ngroups")],
+        assume="ngroups >= 1",
     )
-    kernel = lp.assume(kernel, "ngroups >= 1")
     return lp.tag_inames(kernel, "g0:g.0, l0:l.0, l1:l.1")
 
 
 EMPTY = declared(
     empty,
     "launch",
-    (LSIZE_0, LSIZE_1),
-    (Argument("ngroups", "int", "number of work-groups", multiples_of(1), (16, 256, 4096, 16384, 65536)),),
-    WORK_GROUP_LIMIT,
+    (arg.LSIZE_0, arg.LSIZE_1),
+    (arg.positive("ngroups", "number of work-groups", 16, 256, 4096, 16384, 65536),),
+    arg.WORK_GROUP_LIMIT,
 )
 
 
-def launches(*, dtype: str, lsize_0: int, groups_fit: bool, stages: int) -> lp.TranslationUnit:  # noqa: ARG001 - groups_fit is always true
+def launches(*, dtype: str, lsize_0: int, stages: int) -> lp.TranslationUnit:
     """Several launches in one program: ``stages`` of them, separated by global barriers.
 
     In each stage each work-item stores its number in a row of its own (access tag ``resST``). Isolates
@@ -81,8 +49,6 @@ def launches(*, dtype: str, lsize_0: int, groups_fit: bool, stages: int) -> lp.T
 
     Source: after the paper's Section 7.1.2, other features.
     """
-    import loopy as lp
-
     body = []
     for stage in range(stages):
         body += ["... gbarrier"] if stage else []
@@ -95,15 +61,15 @@ def launches(*, dtype: str, lsize_0: int, groups_fit: bool, stages: int) -> lp.T
     kernel = make_kernel(
         "launches",
         f"{{[g0, l0]: 0 <= g0 < ngroups and 0 <= l0 < {lsize_0}}}",
-        "\n".join(body),
+        body,
         [stored_array("result", dtype, f"{stages}, ngroups, {lsize_0}"), size_parameters("ngroups")],
+        assume="ngroups >= 1",
         in_order=True,
     )
-    kernel = lp.assume(kernel, "ngroups >= 1")
     return lp.tag_inames(kernel, "g0:g.0, l0:l.0")
 
 
-def small_groups(*, dtype: str, lsize_0: int, groups_fit: bool) -> lp.TranslationUnit:  # noqa: ARG001 - groups_fit is always true
+def small_groups(*, dtype: str, lsize_0: int) -> lp.TranslationUnit:
     """Launch of a given number of work-items in work-groups of a given size.
 
     Each work-item stores its number with stride 1 (access tag ``resST``). With ``nitems`` fixed and ``lsize_0`` varied
@@ -123,28 +89,21 @@ def small_groups(*, dtype: str, lsize_0: int, groups_fit: bool) -> lp.Translatio
 LAUNCHES = declared(
     launches,
     "launch",
-    (*FITTING_LINE_ARGUMENTS, Argument("stages", "int", "launches of the program", integers(1, 16), (1, 2, 4, 8))),
-    (Argument("ngroups", "int", "number of work-groups of each launch", multiples_of(1), (16, 256)),),
+    (*arg.FITTING_LINE_ARGUMENTS, arg.within("stages", "launches of the program", 1, 16, 1, 2, 4, 8)),
+    (arg.positive("ngroups", "number of work-groups of each launch", 16, 256),),
 )
 
 SMALL_GROUPS = declared(
     small_groups,
     "launch",
-    (DTYPE, replace(LINE_LSIZE, default=(1, 4, 16, 64, 256)), GROUPS_FIT_ONLY),
-    (Argument("nitems", "int", "work-items", multiples_of(1), (262144, 524288)),),
-    ITEMS_FIT,
+    (arg.DTYPE, replace(arg.LINE_LSIZE, default=(1, 4, 16, 64, 256)), arg.GROUPS_FIT_ONLY),
+    (arg.positive("nitems", "work-items", 262144, 524288),),
+    arg.ITEMS_FIT,
 )
 
 
 def grid_scale(
-    *,
-    store: str,
-    along: str,
-    n_arrays: int,
-    dtype: str,
-    lsize_0: int,
-    lsize_1: int,
-    groups_fit: bool,  # noqa: ARG001 - always true
+    *, store: str, along: str, n_arrays: int, dtype: str, lsize_0: int, lsize_1: int, assume: str
 ) -> lp.TranslationUnit:
     """Scaled sum of grids, one point per work-item, in another grid or in place: ``v = 0.5 (u0 + u1 + ...)``.
 
@@ -157,8 +116,6 @@ def grid_scale(
 
     Source: after the paper's Section 7.1.2, global memory access, and the STREAM benchmark (McCalpin, 1995).
     """
-    import loopy as lp
-
     update = store == "update"
     names = ["v" if update and number == 0 else f"u{number}" for number in range(n_arrays)]
     loads = " + ".join(f"{name}$u{number}LD[j, i]" for number, name in enumerate(names))
@@ -169,41 +126,32 @@ def grid_scale(
         "{[i, j]: 0 <= i < nx and 0 <= j < ny}",
         f"v$vST[j, i] = 0.5 * ({loads})",
         [*loaded, target, size_parameters("nx, ny")],
+        assume=assume,
     )
     first, second = ("i", "j") if along == "rows" else ("j", "i")
-    sizes = {"i": "nx", "j": "ny"}
-    fit = f"{sizes[first]} mod {lsize_0} = 0 and {sizes[second]} mod {lsize_1} = 0"
-    kernel = lp.assume(kernel, f"nx >= 1 and ny >= 1 and {fit}")
     kernel = lp.split_iname(kernel, first, lsize_0, outer_tag="g.0", inner_tag="l.0")
     return lp.split_iname(kernel, second, lsize_1, outer_tag="g.1", inner_tag="l.1")
-
-
-def _fits(arguments: Arguments) -> bool:
-    extents = [arguments["nx"], arguments["ny"]]
-    first, second = extents if arguments["along"] == "rows" else extents[::-1]
-    fits = first % arguments["lsize_0"] == 0 and second % arguments["lsize_1"] == 0
-    return bool(fits)
 
 
 GRID_SCALE = declared(
     grid_scale,
     "gmem",
     (
-        Argument("store", "str", "where results go: another array, or the first one loaded", ("stream", "update")),
-        Argument("along", "str", "what lid(0) goes along", ("rows", "columns")),
-        Argument("n_arrays", "int", "arrays that are loaded", integers(1, 8), (1, 2)),
-        GRID_DTYPE,
-        LSIZE_0,
-        LSIZE_1,
-        GROUPS_FIT_ONLY,
+        arg.choice("store", "where results go: another array, or the first one loaded", ("stream", "update")),
+        arg.choice("along", "what lid(0) goes along", ("rows", "columns")),
+        arg.within("n_arrays", "arrays that are loaded", 1, 8, 1, 2),
+        arg.GRID_DTYPE,
+        arg.LSIZE_0,
+        arg.LSIZE_1,
+        arg.GROUPS_FIT_ONLY,
     ),
-    GRID_SIZES_2D,
-    WORK_GROUP_LIMIT,
-    Constraint("nx and ny must be multiples of lsize_0 and lsize_1, along columns of lsize_1 and lsize_0", _fits),
+    arg.GRID_SIZES_2D,
+    arg.WORK_GROUP_LIMIT,
+    fits="nx % (lsize_0 if along == 'rows' else lsize_1), ny % (lsize_1 if along == 'rows' else lsize_0)",
 )
 
 
-def overlap_ratio(*, dtype: str, lsize_0: int, lsize_1: int, **pattern: int | bool) -> lp.TranslationUnit:
+def overlap_ratio(*, dtype: str, **others: int) -> lp.TranslationUnit:
     """One global load, m local load-store sequences, one global store per work-item.
 
     Shows how much of the cost of on-chip work hides behind global memory access as m grows. The loaded value
@@ -215,26 +163,21 @@ def overlap_ratio(*, dtype: str, lsize_0: int, lsize_1: int, **pattern: int | bo
     """
     return make_moves_kernel(
         "overlap_ratio",
-        {"dtype": dtype, "lsize_0": lsize_0, "lsize_1": lsize_1, **pattern},
+        {"dtype": dtype, **others},
         [f"<{dtype}> value = in0$inLD[{{index}}]"],
         "value",
         [loaded_array("in0", dtype, "nelements")],
     )
 
 
+_EIGHTHS = Criterion("1 to 8, or a multiple of 8", lambda value: 1 <= value <= 8 or (value > 0 and value % 8 == 0))
 OVERLAP_RATIO = declared(
     overlap_ratio,
     "overlap",
-    FITTING_PATTERN_ARGUMENTS,
+    arg.FITTING_PATTERN_ARGUMENTS,
     (
-        NELEMENTS,
-        Argument(
-            "m",
-            "int",
-            "local load-store sequences per work-item",
-            Criterion("1 to 8, or a multiple of 8", lambda value: 1 <= value <= 8 or (value > 0 and value % 8 == 0)),
-            (1, 2, 4, 8, 16, 32, 64),
-        ),
+        arg.NELEMENTS,
+        Argument("m", "int", "local load-store sequences per work-item", _EIGHTHS, (1, 2, 4, 8, 16, 32, 64)),
     ),
     *PATTERN_CONSTRAINTS,
     LOCAL_MEMORY_FITS,
@@ -243,11 +186,6 @@ OVERLAP_RATIO = declared(
 
 
 _LOADS = {"uniform": ("row",), "unit": ("col",), "both": ("row", "col")}
-_GRID = (
-    "{{[i_out, j_out, i_in, j_in]: 0 <= i_in < {lsize_1} and 0 <= j_in < {lsize_0} and i_out, j_out >= 0 "
-    "and {lsize_1}*i_out + i_in < n and {lsize_0}*j_out + j_in < n}}"
-)
-_LOAD_TEXT = {"row": "a$aLD[i, k]", "col": "b$bLD[k, j]"}
 
 
 def _updates(loads: tuple[str, ...], m: int, chains: int) -> list[str]:
@@ -259,7 +197,7 @@ def _updates(loads: tuple[str, ...], m: int, chains: int) -> list[str]:
 
 
 def overlap_madd(
-    *, dtype: str, load: str, m: int, chains: int, lsize_0: int, lsize_1: int, groups_fit: bool
+    *, dtype: str, load: str, m: int, chains: int, lsize_0: int, lsize_1: int, assume: str
 ) -> lp.TranslationUnit:
     """Global loads in a sequential loop, m multiply-adds on each iteration's values.
 
@@ -272,35 +210,28 @@ def overlap_madd(
 
     Source: after the paper's Section 7.4, with arithmetic in place of local memory.
     """
-    import loopy as lp
-
-    loads = _LOADS[load]
+    loads, i, j = _LOADS[load], f"{lsize_1}*i_out + i_in", f"{lsize_0}*j_out + j_in"
+    texts = {"row": f"a$aLD[{i}, k]", "col": f"b$bLD[k, {j}]"}
     body = [f"<int32> item = {lsize_1}*i_in + j_in"]
     # Integer sums of their own, lest they count as floating-point arithmetic.
     for c in range(chains):
         body += [f"<int32> start{c} = item + {c}", f"<{dtype}> x{c} = start{c}"]
-    body += ["for k", *(f"<{dtype}> {name} = {_LOAD_TEXT[name]}" for name in loads)]
-    body += [*_updates(loads, m, chains), "end"]
-    body.append("c$cST[i, j] = " + total_of(chains))
-    text = "\n".join(["for i_out, j_out, i_in, j_in", *body, "end"])
-    # The texts have i and j; the domain has them as groups and work-items already.
-    for name, width in (("i", lsize_1), ("j", lsize_0)):
-        text = text.replace(f"[{name}, ", f"[{width}*{name}_out + {name}_in, ")
-        text = text.replace(f", {name}]", f", {width}*{name}_out + {name}_in]")
+    body += ["for k", *(f"<{dtype}> {name} = {texts[name]}" for name in loads)]
+    body += [*_updates(loads, m, chains), "end", f"c$cST[{i}, {j}] = {total_of(chains)}"]
+    inside = f"0 <= i_in < {lsize_1} and 0 <= j_in < {lsize_0} and i_out, j_out >= 0 and {i} < n and {j} < n"
     kernel = make_kernel(
         "overlap_madd",
-        [_GRID.format(lsize_0=lsize_0, lsize_1=lsize_1), "{[k]: 0 <= k < n}"],
-        text,
+        [f"{{[i_out, j_out, i_in, j_in]: {inside}}}", "{[k]: 0 <= k < n}"],
+        ["for i_out, j_out, i_in, j_in", *body, "end"],
         [
             *([loaded_array("a", dtype, "n, n")] if "row" in loads else []),
             *([loaded_array("b", dtype, "n, n")] if "col" in loads else []),
             stored_array("c", dtype, "n, n"),
             size_parameters("n"),
         ],
+        assume=assume,
         in_order=True,
     )
-    fit = f" and n mod {lsize_0} = 0 and n mod {lsize_1} = 0" if groups_fit else ""
-    kernel = lp.assume(kernel, f"n >= 1{fit}")
     return lp.tag_inames(kernel, "i_out:g.1, j_out:g.0, i_in:l.1, j_in:l.0")
 
 
@@ -308,21 +239,15 @@ OVERLAP_MADD = declared(
     overlap_madd,
     "overlap",
     (
-        DTYPE,
-        Argument("load", "str", "which values each iteration loads", tuple(_LOADS)),
-        Argument("m", "int", "multiply-adds per iteration", integers(1, 256), (1, 2, 4, 8, 16)),
-        Argument(
-            "chains",
-            "int",
-            "independent private variables that the multiply-adds update in turn",
-            integers(1, 32),
-            (1,),
-        ),
-        LSIZE_0,
-        LSIZE_1,
-        GROUPS_FIT,
+        arg.DTYPE,
+        arg.choice("load", "which values each iteration loads", tuple(_LOADS)),
+        arg.within("m", "multiply-adds per iteration", 1, 256, 1, 2, 4, 8, 16),
+        arg.within("chains", "independent private variables that the multiply-adds update in turn", 1, 32, 1),
+        *arg.SQUARE_ARGUMENTS,
     ),
-    (MATRIX_SIZE,),
-    *(c for c in MATMUL_CONSTRAINTS if "prefetch" not in c.description),
-    Constraint("chains is at most m (each variable is updated in every iteration)", lambda a: a["chains"] <= a["m"]),
+    (arg.MATRIX_SIZE,),
+    arg.WORK_GROUP_LIMIT,
+    # Each variable is updated in every iteration.
+    Constraint("chains <= m"),
+    fits="n % lsize_0, n % lsize_1",
 )

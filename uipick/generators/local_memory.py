@@ -7,36 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from uipick import _loopy as lp
 from uipick._generator import Argument, Arguments, Constraint, integers, multiples_of
-from uipick.generators._arguments import (
-    CHAINS,
-    CHAINS_DIVIDE,
-    DTYPE,
-    FITTING_LINE_ARGUMENTS,
-    FITTING_PATTERN_ARGUMENTS,
-    GROUPS_FIT_ONLY,
-    LINE_LSIZE,
-    LINE_STRIDE,
-    NELEMENTS,
-)
+from uipick.generators import _arguments as arg
+from uipick.generators._arrays import local_array, size_parameters, stored_array
 from uipick.generators._declared import declared
-from uipick.generators._kernel import (
-    LOCAL_BYTES,
-    PATTERN_CONSTRAINTS,
-    fits_in_local_memory,
-    local_array,
-    make_group_kernel,
-    make_pattern_kernel,
-    size_parameters,
-    stored_array,
-    sum_of_chains,
-    total_of,
-)
+from uipick.generators._kernel import make_group_kernel, sum_of_chains, total_of
+from uipick.generators._pattern import PATTERN_CONSTRAINTS, make_pattern_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import loopy as lp
 
 
 _MOST_ROWS = 8
@@ -45,7 +25,7 @@ _MOST_ROWS = 8
 def local_rows(arguments: Arguments) -> int:
     """Return the rows of the two local arrays: 8, or as many as fit in 32 KiB."""
     row_bytes = 2 * arguments["lsize_0"] * arguments["lsize_1"] * np.dtype(arguments["dtype"]).itemsize
-    return min(_MOST_ROWS, LOCAL_BYTES // int(row_bytes))
+    return min(_MOST_ROWS, arg.LOCAL_BYTES // int(row_bytes))
 
 
 def move_sizes(arguments: Arguments) -> dict[str, int]:
@@ -55,17 +35,13 @@ def move_sizes(arguments: Arguments) -> dict[str, int]:
     return {"nelements": arguments["nelements"], "m_outer": moves // inner, "m_inner": inner}
 
 
-LOCAL_MEMORY_FITS = Constraint(
-    "two elements per work-item must fit in 32 KiB of local memory", lambda a: local_rows(a) >= 1
-)
+LOCAL_MEMORY_FITS = arg.in_local_memory("2 * lsize_0 * lsize_1")
 
 
 def make_moves_kernel(
     name: str, arguments: Arguments, fill: Sequence[str], value: str, data: Sequence[lp.ArrayArg] = ()
 ) -> lp.TranslationUnit:
     """Make a kernel that fills its elements of ``source``, moves them, and stores one (access tag ``resST``)."""
-    import loopy as lp
-
     dtype = arguments["dtype"]
     shape = (local_rows(arguments), arguments["lsize_1"], arguments["lsize_0"])
     kernel = make_pattern_kernel(
@@ -96,7 +72,7 @@ def make_moves_kernel(
     return lp.prioritize_loops(kernel, "m_out, m_in")
 
 
-def lmem_move(*, dtype: str, lsize_0: int, lsize_1: int, **pattern: int | bool) -> lp.TranslationUnit:
+def lmem_move(**arguments: str | int | bool) -> lp.TranslationUnit:
     """Local memory moves: m loads and stores per work-item, a different element each time.
 
     Each work-item fills its own elements of a local array, moves them m times to another, 8 elements in turn
@@ -107,19 +83,14 @@ def lmem_move(*, dtype: str, lsize_0: int, lsize_1: int, **pattern: int | bool) 
 
     Source: the paper's Section 7.1.2, local memory access.
     """
-    return make_moves_kernel(
-        "lmem_move",
-        {"dtype": dtype, "lsize_0": lsize_0, "lsize_1": lsize_1, **pattern},
-        [f"<int32> item = l0 + {lsize_0}*l1"],
-        "item + row",
-    )
+    return make_moves_kernel("lmem_move", arguments, [f"<int32> item = l0 + {arguments['lsize_0']}*l1"], "item + row")
 
 
 LMEM_MOVE = declared(
     lmem_move,
     "lmem",
-    FITTING_PATTERN_ARGUMENTS,
-    (NELEMENTS, Argument("m", "int", "moves per work-item", multiples_of(8), (64, 128, 192, 256))),
+    arg.FITTING_PATTERN_ARGUMENTS,
+    (arg.NELEMENTS, Argument("m", "int", "moves per work-item", multiples_of(8), (64, 128, 192, 256))),
     *PATTERN_CONSTRAINTS,
     LOCAL_MEMORY_FITS,
     values=move_sizes,
@@ -129,7 +100,7 @@ LMEM_MOVE = declared(
 _MOST_BLOCKS = 8
 
 
-def lmem_load(*, dtype: str, lsize_0: int, groups_fit: bool, lid_stride_0: int, chains: int) -> lp.TranslationUnit:  # noqa: ARG001 - groups_fit is always true
+def lmem_load(*, dtype: str, lsize_0: int, lid_stride_0: int, chains: int) -> lp.TranslationUnit:
     """Local loads alone: m of them per work-item, with a given lid(0) stride.
 
     Each work-item fills its own elements of a local array, ``lid_stride_0`` apart from its neighbour's, and adds them
@@ -156,7 +127,7 @@ def lmem_load(*, dtype: str, lsize_0: int, groups_fit: bool, lid_stride_0: int, 
     )
 
 
-def lmem_broadcast(*, dtype: str, lsize_0: int, groups_fit: bool, chains: int) -> lp.TranslationUnit:  # noqa: ARG001 - groups_fit is always true
+def lmem_broadcast(*, dtype: str, lsize_0: int, chains: int) -> lp.TranslationUnit:
     """Local loads of one element by all work-items, m times, a different element each time.
 
     The work-group fills a local array of ``lsize_0`` elements; after a barrier each work-item adds up its first
@@ -176,8 +147,6 @@ def lmem_broadcast(*, dtype: str, lsize_0: int, groups_fit: bool, chains: int) -
 def _make_load_kernel(
     name: str, arguments: Arguments, fill: list[str], load: str, shape: tuple[int, ...], *loops: str
 ) -> lp.TranslationUnit:
-    import loopy as lp
-
     dtype, chains, lsize_0 = (arguments[name] for name in ("dtype", "chains", "lsize_0"))
     # Different sums in each work-item, lest a compiler add up once for the whole work-group.
     lines = sum_of_chains(load, chains, dtype, "l0", "m_in")
@@ -203,7 +172,7 @@ def _blocks(arguments: Arguments) -> int:
     if "lid_stride_0" not in arguments:
         return min(_MOST_BLOCKS, int(arguments["lsize_0"] // arguments["chains"]))
     row = arguments["lsize_0"] * arguments["lid_stride_0"] * np.dtype(arguments["dtype"]).itemsize
-    return min(_MOST_BLOCKS, LOCAL_BYTES // int(row * arguments["chains"]))
+    return min(_MOST_BLOCKS, arg.LOCAL_BYTES // int(row * arguments["chains"]))
 
 
 def _sizes(arguments: Arguments) -> dict[str, int]:
@@ -212,31 +181,28 @@ def _sizes(arguments: Arguments) -> dict[str, int]:
     return {"ngroups": arguments["ngroups"], "m_outer": rounds // inner, "m_inner": inner}
 
 
-_LSIZE = replace(LINE_LSIZE, default=(64,))
-_CHAINS = replace(CHAINS, allowed=integers(1, 8), default=(2,))
-_NGROUPS = Argument("ngroups", "int", "number of work-groups", multiples_of(1), (1024, 2048, 4096))
-_M = Argument("m", "int", "loads per work-item", multiples_of(1), (512, 1024))
+_LSIZE = replace(arg.LINE_LSIZE, default=(64,))
+_CHAINS = replace(arg.CHAINS, allowed=integers(1, 8), default=(2,))
+_NGROUPS = arg.positive("ngroups", "number of work-groups", 1024, 2048, 4096)
+_M = arg.positive("m", "loads per work-item", 512, 1024)
 
 LMEM_LOAD = declared(
     lmem_load,
     "lmem",
-    (DTYPE, _LSIZE, GROUPS_FIT_ONLY, LINE_STRIDE, _CHAINS),
+    (arg.DTYPE, _LSIZE, arg.GROUPS_FIT_ONLY, arg.LINE_STRIDE, _CHAINS),
     (_NGROUPS, _M),
-    Constraint(
-        "two rows of chains times lsize_0 times lid_stride_0 elements must fit in 32 KiB of local memory",
-        lambda a: _blocks(a) > 1,
-    ),
-    CHAINS_DIVIDE,
+    arg.in_local_memory("2 * chains * lsize_0 * lid_stride_0"),
+    arg.CHAINS_DIVIDE,
     values=_sizes,
 )
 
 LMEM_BROADCAST = declared(
     lmem_broadcast,
     "lmem",
-    (DTYPE, _LSIZE, GROUPS_FIT_ONLY, _CHAINS),
+    (arg.DTYPE, _LSIZE, arg.GROUPS_FIT_ONLY, _CHAINS),
     (_NGROUPS, _M),
-    Constraint("lsize_0 must be at least twice chains", lambda a: _blocks(a) > 1),
-    CHAINS_DIVIDE,
+    Constraint("lsize_0 >= 2 * chains"),
+    arg.CHAINS_DIVIDE,
     values=_sizes,
 )
 
@@ -286,26 +252,16 @@ LMEM_MADD = declared(
     lmem_madd,
     "lmem",
     (
-        *FITTING_PATTERN_ARGUMENTS,
-        Argument("depth", "int", "multiply-adds per work-item and round", (8, 16, 32, 64), (16, 32)),
+        *arg.FITTING_PATTERN_ARGUMENTS,
+        arg.choice("depth", "multiply-adds per work-item and round", (8, 16, 32, 64), 16, 32),
     ),
-    (NELEMENTS, Argument("m", "int", "rounds", multiples_of(1), (8, 16, 32))),
+    (arg.NELEMENTS, arg.positive("m", "rounds", 8, 16, 32)),
     *PATTERN_CONSTRAINTS,
-    Constraint(
-        "depth must be a multiple of lsize_0 and of lsize_1",
-        lambda a: a["depth"] % a["lsize_0"] == 0 and a["depth"] % a["lsize_1"] == 0,
-    ),
+    Constraint("depth % lsize_0 == 0 and depth % lsize_1 == 0"),
 )
 
 
-def lmem_exchange(
-    *,
-    nvars: int,
-    halo: int,
-    dtype: str,
-    lsize_0: int,
-    groups_fit: bool,  # noqa: ARG001 - always true
-) -> lp.TranslationUnit:
+def lmem_exchange(*, nvars: int, halo: int, dtype: str, lsize_0: int) -> lp.TranslationUnit:
     """Exchange with neighbours through local memory: m rounds of a store, a barrier, loads, and another barrier.
 
     Each work-item keeps ``nvars`` private variables across all barriers. In each round it stores the first in local
@@ -340,24 +296,17 @@ def lmem_exchange(
     )
 
 
-def _fits(arguments: Arguments) -> bool:
-    return fits_in_local_memory(arguments["lsize_0"] + arguments["halo"], arguments["dtype"])
-
-
 LMEM_EXCHANGE = declared(
     lmem_exchange,
     "lmem barrier",
     (
-        Argument("nvars", "int", "private variables that live across barriers", integers(1, 32), (1, 8)),
-        Argument("halo", "int", "places to the neighbour, and elements of the halo", integers(1, 64), (1,)),
-        *FITTING_LINE_ARGUMENTS,
+        arg.within("nvars", "private variables that live across barriers", 1, 32, 1, 8),
+        arg.within("halo", "places to the neighbour, and elements of the halo", 1, 64, 1),
+        *arg.FITTING_LINE_ARGUMENTS,
     ),
-    (
-        Argument("ngroups", "int", "number of work-groups", multiples_of(1), (256,)),
-        Argument("m", "int", "rounds", integers(1, 96), (16, 64)),
-    ),
-    Constraint("the tile must fit in 32 KiB of local memory (lsize_0 + halo elements)", _fits),
-    Constraint("halo may be at most lsize_0", lambda a: a["halo"] <= a["lsize_0"]),
+    (arg.positive("ngroups", "number of work-groups", 256), arg.within("m", "rounds", 1, 96, 16, 64)),
+    arg.in_local_memory("lsize_0 + halo"),
+    Constraint("halo <= lsize_0"),
 )
 
 
@@ -387,7 +336,7 @@ def barrier_local(*, dtype: str, **pattern: int | bool) -> lp.TranslationUnit:
 BARRIER_LOCAL = declared(
     barrier_local,
     "barrier",
-    FITTING_PATTERN_ARGUMENTS,
-    (NELEMENTS, Argument("m", "int", "barriers per work-item", multiples_of(1), (64, 128, 192, 256))),
+    arg.FITTING_PATTERN_ARGUMENTS,
+    (arg.NELEMENTS, arg.positive("m", "barriers per work-item", 64, 128, 192, 256)),
     *PATTERN_CONSTRAINTS,
 )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from uipick._generator import Argument, Arguments, Constraint, integers, multiples_of
-from uipick.generators._arguments import FITTING_LINE_ARGUMENTS, ITEMS_FIT
+from uipick._generator import Constraint
+from uipick.generators import _arguments as arg
+from uipick.generators._arrays import loaded_array, stored_array
 from uipick.generators._declared import declared
-from uipick.generators._kernel import loaded_array, make_line_kernel, stored_array, total_of
+from uipick.generators._kernel import make_line_kernel, total_of
 
 if TYPE_CHECKING:
     import loopy as lp
-
 
 # Updates whose values stay harmless for ever: they alternate, or have a fixed point. {x} is the variable.
 _FLOAT_FORMS = {
@@ -51,7 +50,7 @@ _INT_CONSTANTS = (
 _STARTS = 1000
 
 
-def op_chain(*, operation: str, dtype: str, lsize_0: int, groups_fit: bool, chains: int) -> lp.TranslationUnit:
+def op_chain(*, operation: str, dtype: str, lsize_0: int, chains: int) -> lp.TranslationUnit:
     """Operations of one kind: m loop iterations, each updating every one of ``chains`` private variables from itself.
 
     With one variable every update waits for the last (latency); with eight or more the operation's throughput decides.
@@ -78,33 +77,22 @@ def op_chain(*, operation: str, dtype: str, lsize_0: int, groups_fit: bool, chai
         [*body, "result$resST[{item}] = " + total_of(chains)],
         [stored_array("result", dtype, "nitems")],
         lsize_0=lsize_0,
-        groups_fit=groups_fit,
         times="m",
     )
 
-
-def _exists(arguments: Arguments) -> bool:
-    forms = _INT_FORMS if arguments["dtype"].startswith("int") else _FLOAT_FORMS
-    return arguments["operation"] in forms
-
-
-_DTYPE, *_OTHERS = FITTING_LINE_ARGUMENTS
 
 OP_CHAIN = declared(
     op_chain,
     "",
     (
-        Argument("operation", "str", "what updates the variables", tuple(dict.fromkeys([*_FLOAT_FORMS, *_INT_FORMS]))),
-        replace(_DTYPE, allowed=("float32", "float64", "int32", "int64"), default=("float32", "float64")),
-        *_OTHERS,
-        Argument("chains", "int", "independent private variables", integers(1, 32), (8,)),
+        arg.choice("operation", "what updates the variables", tuple(dict.fromkeys([*_FLOAT_FORMS, *_INT_FORMS]))),
+        arg.dtypes("float32", "float64", "int32", "int64", default=("float32", "float64")),
+        *arg.FITTING_LINE_ARGUMENTS[1:],
+        arg.within("chains", "independent private variables", 1, 32, 8),
     ),
-    (
-        Argument("nitems", "int", "work-items", multiples_of(1), (32768,)),
-        Argument("m", "int", "loop iterations", multiples_of(1), (64, 128)),
-    ),
-    Constraint(f"integers have the operations {', '.join(_INT_FORMS)}, the others {', '.join(_FLOAT_FORMS)}", _exists),
-    ITEMS_FIT,
+    (arg.positive("nitems", "work-items", 32768), arg.positive("m", "loop iterations", 64, 128)),
+    Constraint(f"operation in ({tuple(_INT_FORMS)} if dtype in ('int32', 'int64') else {tuple(_FLOAT_FORMS)})"),
+    arg.ITEMS_FIT,
 )
 
 
@@ -125,7 +113,7 @@ _FORMS = {
 }
 
 
-def op_map(*, operation: str, applied: int, dtype: str, lsize_0: int, groups_fit: bool) -> lp.TranslationUnit:
+def op_map(*, operation: str, applied: int, dtype: str, lsize_0: int) -> lp.TranslationUnit:
     """Operations of one kind in straight code: ``result = f(f(x))``, f applied as often as ``applied`` says.
 
     Each work-item loads an element of x, and one of y where f takes two (access tags ``xLD``, ``yLD``), and stores one
@@ -148,7 +136,6 @@ def op_map(*, operation: str, applied: int, dtype: str, lsize_0: int, groups_fit
         [*lines, f"result$resST[{{item}}] = x{applied}"],
         [*(loaded_array(name, dtype, "nitems") for name in inputs), stored_array("result", dtype, "nitems")],
         lsize_0=lsize_0,
-        groups_fit=groups_fit,
     )
 
 
@@ -156,10 +143,10 @@ OP_MAP = declared(
     op_map,
     "",
     (
-        Argument("operation", "str", "what is applied", tuple(_FORMS)),
-        Argument("applied", "int", "how often it is applied", integers(1, 8), (1,)),
-        *FITTING_LINE_ARGUMENTS,
+        arg.choice("operation", "what is applied", tuple(_FORMS)),
+        arg.within("applied", "how often it is applied", 1, 8, 1),
+        *arg.FITTING_LINE_ARGUMENTS,
     ),
-    (Argument("nitems", "int", "work-items", multiples_of(1), (65536,)),),
-    ITEMS_FIT,
+    (arg.positive("nitems", "work-items", 65536),),
+    arg.ITEMS_FIT,
 )

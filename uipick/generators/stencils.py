@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from uipick._generator import Argument, Arguments, Constraint
-from uipick.generators._arguments import (
-    GRID_2D_ARGUMENTS,
-    GRID_2D_CONSTRAINTS,
-    GRID_3D_ARGUMENTS,
-    GRID_3D_CONSTRAINTS,
-    GRID_DTYPE,
-    GRID_SIZES_2D,
-    grid_sizes_3d,
-)
+from uipick import _loopy as lp
+from uipick.generators import _arguments as arg
+from uipick.generators._arrays import size_parameters
 from uipick.generators._declared import declared, work_removed
-from uipick.generators._kernel import fetch_tile, fits_in_local_memory, make_kernel, size_parameters
+from uipick.generators._kernel import fetch_tile, make_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    import loopy as lp
+    from uipick._generator import Arguments, Constraint
 
 
 # Steps along x, y (and z) to a neighbour.
@@ -75,47 +67,27 @@ def grid_array(
     name: str, dtype: str, dimensions: int, radius: int, *, is_output: bool = False, components: int = 0
 ) -> lp.GlobalArg:
     """Return an array with a halo, either only read or only written; with components, one grid after another."""
-    import loopy as lp
-
     shape = [f"{size} + {2 * radius}" for size in reversed(_SIZES[:dimensions])]
     if components:
         shape.insert(0, str(components))
     return lp.GlobalArg(name, np.dtype(dtype), shape=", ".join(shape), is_input=not is_output, is_output=is_output)
 
 
-@dataclass(frozen=True)
-class GridLaunch:
-    """Work-items over a grid."""
-
-    # Work-group size along each of the grid's two or three axes.
-    lsize: tuple[int, ...]
-    groups_fit: bool
-    # With three axes, consecutive planes that each work-item computes.
-    chunk: int = 1
-
-    @classmethod
-    def of(cls, arguments: Arguments) -> GridLaunch:
-        """Return the launch that a generator's arguments describe."""
-        lsize = tuple(arguments[name] for name in ("lsize_0", "lsize_1", "lsize_2") if name in arguments)
-        return cls(lsize, arguments["groups_fit"], arguments.get("chunk", 1))
-
-
 def make_grid_kernel(
     name: str,
     body: Sequence[str],
     data: Sequence[lp.ArrayArg | lp.TemporaryVariable],
-    launch: GridLaunch,
+    grid: Arguments,
     *,
     points_x: int = 1,
 ) -> lp.TranslationUnit:
-    """Make a kernel over the interior points of a grid.
+    """Make a kernel over the interior points of a grid, with what its generator is given beside what it computes.
 
     The inames of a point are i and j along x and y. With three axes, each work-item computes consecutive planes:
     within its loops stands a sequential one over ``plane``, and the point along z is ``chunk*column + plane``.
     """
-    import loopy as lp
-
-    dimensions, chunk = len(launch.lsize), launch.chunk
+    lsize = [grid[name] for name in ("lsize_0", "lsize_1", "lsize_2") if name in grid]
+    dimensions, chunk = len(lsize), grid.get("chunk", 1)
     names = ("i", "j", "column")[:dimensions]
     domain = f"0 <= i and {points_x}*i < nx and 0 <= j < ny"
     if dimensions > 2:
@@ -124,36 +96,25 @@ def make_grid_kernel(
     kernel = make_kernel(
         name,
         f"{{[{', '.join(inames)}]: {domain}}}",
-        "\n".join([f"for {', '.join(names)}", *body, "end"]),
+        [f"for {', '.join(names)}", *body, "end"],
         [*data, *(size_parameters(size) for size in _SIZES[:dimensions])],
+        assume=grid["assume"],
         in_order=True,
     )
     for axis, iname in enumerate(names):
-        if axis == 2 and launch.lsize[axis] == 1:  # one axis fewer, which a fetch to local memory need not serve
+        if axis == 2 and lsize[axis] == 1:  # one axis fewer, which a fetch to local memory need not serve
             kernel = lp.tag_inames(kernel, {iname: "g.2"})
         else:
-            kernel = lp.split_iname(kernel, iname, launch.lsize[axis], outer_tag=f"g.{axis}", inner_tag=f"l.{axis}")
-    facts = [f"{size} >= 1" for size in _SIZES[:dimensions]]
-    if launch.groups_fit:
-        steps = (points_x * launch.lsize[0], launch.lsize[1], launch.lsize[-1] * chunk)
-        facts += [f"{size} mod {step} = 0" for size, step in zip(_SIZES[:dimensions], steps, strict=False)]
-    elif points_x > 1:
-        facts.append(f"nx mod {points_x} = 0")
-    return lp.assume(kernel, " and ".join(facts))
+            kernel = lp.split_iname(kernel, iname, lsize[axis], outer_tag=f"g.{axis}", inner_tag=f"l.{axis}")
+    return kernel
 
 
-_CENTRE = (0, 0, 0)
-
-VARIANT = Argument(
+_VARIANT = arg.choice(
     "variant",
-    "str",
     "every neighbour from global memory, those along z kept in private variables, or those beside in a local tile",
     ("plain", "column", "tile"),
-    ("plain",),
+    "plain",
 )
-
-# All loads of a variant: of a star, of a box, of either's tiles.
-SWEEP_TOGETHER = ("uCLD_uXLD_uYLD_uZLD", "uCLD_uXLD_uYLD_uZLD_uDLD", "uZLD_uTLD")
 
 Shells = list[list["Offset"]]
 
@@ -185,30 +146,27 @@ def make_sweep_kernel(
     target: str,
     variant: str,
     dtype: str,
-    launch: GridLaunch,
+    grid: Arguments,
 ) -> lp.TranslationUnit:
     """Make a kernel that computes each point from neighbours in the array ``u``, given in groups with the centre first.
 
     ``{here}`` in the expression stands for the point's subscript; the target is array and access tag, ``"v$vST"``.
     """
     radius = max(abs(step) for shell in shells for offset in shell for step in offset)
-    here = f"{launch.chunk}*column + plane"
+    here = f"{grid['chunk']}*column + plane"
     terms = [[_term(offset, shells, radius, variant, here) for offset in shell] for shell in shells]
-    centre = at(_CENTRE, radius, here)
+    centre = at((0, 0, 0), radius, here)
     update = [
         f"<{dtype}> centre = {terms[0][0]}",
         f"{target}[{centre}] = {expression([['centre'], *terms[1:]]).replace('{here}', centre)}",
     ]
     if variant == "column":
-        body = _column_body(update, radius, launch.chunk, dtype)
+        body = _column_body(update, radius, grid["chunk"], dtype)
     else:
         rule = ["near(layer, row, col) := u$uTLD[layer, row, col]"] if variant == "tile" else []
         body = [*rule, "for plane", *update, "end"]
-    arrays = [grid_array("u", dtype, 3, radius), *data]
-    kernel = make_grid_kernel(name, body, arrays, launch)
-    if variant != "tile":
-        return kernel
-    return fetch_tile(kernel, ["i_inner", "j_inner"])
+    kernel = make_grid_kernel(name, body, [grid_array("u", dtype, 3, radius), *data], grid)
+    return fetch_tile(kernel, ["i_inner", "j_inner"]) if variant == "tile" else kernel
 
 
 def _term(offset: Offset, shells: Shells, radius: int, variant: str, here: str) -> str:
@@ -239,22 +197,12 @@ def tile_constraints(shells_of: Callable[[Arguments], Shells]) -> tuple[Constrai
         shells = shells_of(arguments)
         radius = max(abs(step) for shell in shells for offset in shell for step in offset)
         planes = 1 if _is_star(shells) else 2 * radius + 1
-        elements: int = planes * (arguments["lsize_0"] + 2 * radius) * (arguments["lsize_1"] + 2 * radius)
-        return fits_in_local_memory(elements, arguments["dtype"])
+        return arg.in_local_memory(f"{planes} * (lsize_0 + {2 * radius}) * (lsize_1 + {2 * radius})").holds(arguments)
 
     return (
-        Constraint(
-            "variant:tile needs lsize_2:1 (one plane of work-items)",
-            lambda a: a["variant"] != "tile" or a["lsize_2"] == 1,
-        ),
-        Constraint(
-            "variant:tile needs a tile of at most 32 KiB (lsize_0 by lsize_1 and the halo, in each plane it holds)",
-            lambda a: a["variant"] != "tile" or fits(a),
-        ),
-        Constraint(
-            "variant:column needs neighbours along the axes only (no diagonal ones)",
-            lambda a: a["variant"] != "column" or _is_star(shells_of(a)),
-        ),
+        arg.needs("variant:tile", "lsize_2 == 1"),
+        arg.needs("variant:tile", "lsize_0 by lsize_1 points with the halo, in each plane, in 32 KiB", fits),
+        arg.needs("variant:column", "neighbours along the axes only", lambda a: _is_star(shells_of(a))),
     )
 
 
@@ -289,7 +237,7 @@ def _shells(shape: str, radius: int) -> list[list[tuple[int, ...]]]:
     return star(2, radius) if shape == "star" else box(2, radius, 2)
 
 
-def stencil2d(*, shape: str, radius: int, dtype: str, **grid: int | bool) -> lp.TranslationUnit:
+def stencil2d(*, shape: str, radius: int, dtype: str, **grid: int | str) -> lp.TranslationUnit:
     """Stencil on a 2-D grid, one Jacobi sweep: each point of v from its neighbours in u, all from global memory.
 
     ``shape:star`` takes the neighbours up to ``radius`` steps along an axis, (4 radius + 1) points: 5 with radius 1;
@@ -306,31 +254,27 @@ def stencil2d(*, shape: str, radius: int, dtype: str, **grid: int | bool) -> lp.
         "stencil2d",
         [f"v$vST[{at((0, 0), radius)}] = {weighted(terms)}"],
         [grid_array("u", dtype, 2, radius), grid_array("v", dtype, 2, radius, is_output=True)],
-        GridLaunch.of(grid),
+        grid,
     )
-
-
-def _tags_of(arguments: Arguments) -> set[str]:
-    shells = _shells(arguments["shape"], arguments["radius"])
-    return {"vST", *(f"u{tag_letter(offset)}LD" for shell in shells for offset in shell)}
 
 
 STENCIL2D = declared(
     stencil2d,
     "stencil",
     (
-        Argument("shape", "str", "neighbours along the axes only, or all in a square", ("star", "box")),
-        Argument("radius", "int", "grid steps that the stencil reaches", (1, 2, 3, 4), (1,)),
-        GRID_DTYPE,
-        *GRID_2D_ARGUMENTS,
+        arg.choice("shape", "neighbours along the axes only, or all in a square", ("star", "box")),
+        arg.choice("radius", "grid steps that the stencil reaches", (1, 2, 3, 4), 1),
+        arg.GRID_DTYPE,
+        *arg.GRID_2D_ARGUMENTS,
     ),
-    GRID_SIZES_2D,
-    *GRID_2D_CONSTRAINTS,
+    arg.GRID_SIZES_2D,
+    arg.WORK_GROUP_LIMIT,
+    fits="nx % lsize_0, ny % lsize_1",
 )
 STENCIL2D_MEM = work_removed(
     STENCIL2D,
     ("uCLD", "uXLD", "uYLD", "uDLD", "vST"),
-    present=_tags_of,
+    present=lambda a: {"vST", *sweep_tags("plain", _shells(a["shape"], a["radius"]))},
     together=("uCLD_uXLD_uYLD", "uCLD_uXLD_uYLD_uDLD"),
 )
 
@@ -338,7 +282,7 @@ STENCIL2D_MEM = work_removed(
 _SHELLS = {7: star(3, 1), 19: box(3, 1, 2), 25: star(3, 4), 27: box(3, 1, 3)}
 
 
-def stencil3d(*, points: int, variant: str, dtype: str, **grid: int | bool) -> lp.TranslationUnit:
+def stencil3d(*, points: int, variant: str, dtype: str, **grid: int | str) -> lp.TranslationUnit:
     """Stencil on a 3-D grid, one Jacobi sweep: each point of v from 7, 19, 25 or 27 points of u.
 
     The neighbours are those one step along an axis (``points:7``), also those one step along two axes (19) or three
@@ -368,23 +312,25 @@ def stencil3d(*, points: int, variant: str, dtype: str, **grid: int | bool) -> l
         target="v$vST",
         variant=variant,
         dtype=dtype,
-        launch=GridLaunch.of(grid),
+        grid=grid,
     )
 
 
 STENCIL3D = declared(
     stencil3d,
     "stencil",
-    (Argument("points", "int", "points of the stencil", tuple(_SHELLS)), VARIANT, GRID_DTYPE, *GRID_3D_ARGUMENTS),
-    grid_sizes_3d(256),
-    *GRID_3D_CONSTRAINTS,
+    (arg.choice("points", "points of the stencil", tuple(_SHELLS)), _VARIANT, arg.GRID_DTYPE, *arg.GRID_3D_ARGUMENTS),
+    arg.grid_sizes_3d(256),
+    arg.GRID_3D_LIMIT,
     *tile_constraints(lambda a: _SHELLS[a["points"]]),
+    fits=arg.GRID_3D_FITS,
 )
 STENCIL3D_MEM = work_removed(
     STENCIL3D,
     ("uCLD", "uXLD", "uYLD", "uZLD", "uDLD", "uTLD", "vST"),
     present=lambda a: {"vST", *sweep_tags(a["variant"], _SHELLS[a["points"]])},
-    together=SWEEP_TOGETHER,
+    # All loads of a variant: of a star, of a box, of either's tiles.
+    together=("uCLD_uXLD_uYLD_uZLD", "uCLD_uXLD_uYLD_uZLD_uDLD", "uZLD_uTLD"),
 )
 
 
@@ -392,7 +338,7 @@ STENCIL3D_MEM = work_removed(
 _SQUARED_COURANT_NUMBER = 0.0625
 
 
-def wave3d(*, radius: int, speed: str, variant: str, dtype: str, **grid: int | bool) -> lp.TranslationUnit:
+def wave3d(*, radius: int, speed: str, variant: str, dtype: str, **grid: int | str) -> lp.TranslationUnit:
     """Time step of the wave equation on a 3-D grid: new = 2 u - old + c (Laplacian of u).
 
     The Laplacian is that of order 2 radius, a star of (6 radius + 1) points. With ``speed:array`` the factor c comes
@@ -414,14 +360,7 @@ def wave3d(*, radius: int, speed: str, variant: str, dtype: str, **grid: int | b
         return f"2*centre - old$oldLD[{{here}}] + {laplacian(terms, radius, dtype, _SQUARED_COURANT_NUMBER)}"
 
     return make_sweep_kernel(
-        "wave3d",
-        star(3, radius),
-        update,
-        arrays,
-        target="new$newST",
-        variant=variant,
-        dtype=dtype,
-        launch=GridLaunch.of(grid),
+        "wave3d", star(3, radius), update, arrays, target="new$newST", variant=variant, dtype=dtype, grid=grid
     )
 
 
@@ -434,15 +373,16 @@ WAVE3D = declared(
     wave3d,
     "stencil",
     (
-        Argument("radius", "int", "grid steps that the stencil reaches", LAPLACIAN_RADII, (2,)),
-        Argument("speed", "str", "wave speed: the same everywhere, or an array", ("constant", "array"), ("constant",)),
-        VARIANT,
-        GRID_DTYPE,
-        *GRID_3D_ARGUMENTS,
+        arg.choice("radius", "grid steps that the stencil reaches", LAPLACIAN_RADII, 2),
+        arg.choice("speed", "wave speed: the same everywhere, or an array", ("constant", "array"), "constant"),
+        _VARIANT,
+        arg.GRID_DTYPE,
+        *arg.GRID_3D_ARGUMENTS,
     ),
-    grid_sizes_3d(256),
-    *GRID_3D_CONSTRAINTS,
+    arg.grid_sizes_3d(256),
+    arg.GRID_3D_LIMIT,
     *tile_constraints(lambda a: star(3, a["radius"])),
+    fits=arg.GRID_3D_FITS,
 )
 WAVE3D_MEM = work_removed(
     WAVE3D,

@@ -1,20 +1,19 @@
 """Formulas over names: read by Python's grammar, limited to a white list; nothing is executed.
 
-They are constraints on the settings of a variant, and what else a space states of them; they mean what they mean in
-Python.
+They are constraints on the settings of a variant or the arguments of a generator, and what else a space states of
+them; they mean what they mean in Python.
 """
 
 from __future__ import annotations
 
 import ast
-import difflib
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perflex.errors import ModelSyntaxError, SpaceError
+from perflex.errors import ModelSyntaxError
 
 Values = Mapping[str, Any]
 Part = Callable[[Values], Any]
@@ -114,21 +113,6 @@ class Formula:
     # The value is made of closures, which pickle cannot send to another process.
     def __reduce__(self) -> tuple[Any, ...]:
         return parse_formula, (self.text,)
-
-
-def formula_of(text: str, names: Iterable[str]) -> Formula:
-    """Read a formula of tunables with such names; a SpaceError where it is none, or names others."""
-    try:
-        formula = parse_formula(text)
-    except ModelSyntaxError as error:
-        raise SpaceError(error.message, formula=text) from error
-    known = list(names)
-    if unknown := [name for name in formula.names if name not in known]:
-        near = difflib.get_close_matches(unknown[0], known, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        msg = f"{text!r} names {unknown[0]!r}, which is no tunable; {hint}there are {', '.join(known)}"
-        raise SpaceError(msg, formula=text)
-    return formula
 
 
 def parse_formula(text: str) -> Formula:

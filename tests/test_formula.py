@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perflex.errors import ModelSyntaxError
-from perflex.search.formula import parse_formula
+from perflex.formula import parse_formula
 
 
 def test_names_and_pickling():
