@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from perflex.errors import CalibrationError
-from perflex.store.records import checked_rows, insert
+from perflex.store.rows import checked_rows, insert
 from perflex.store.store import current_store
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ import pytest
 from perflex import Model, RunOptions, TimingOptions, calibrate, gather_feature_values, using_store
 from perflex.errors import CalibrationError, MeasurementError, StoreError
 from perflex.store import resume
-from perflex.store.records import MeasurementKey, Sample, insert
+from perflex.store.records import MeasurementKey, Sample
 from perflex.store.resume import RecordOnly, RunRecorder, recording, work_digest
+from perflex.store.rows import insert
 from perflex.store.store import Store
 from perflex.testing import FakeDevice
 from uipick import ALL_GENERATORS, KernelCollection
@@ -53,7 +54,7 @@ def stop_at(step):
 
 
 def samples_in(place):
-    count = "SELECT count(*) FROM samples"
+    count = "SELECT count(*) FROM records WHERE round NOT NULL"
     return Store(place).use(lambda connection: connection.execute(count).fetchone()[0])
 
 

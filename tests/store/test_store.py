@@ -17,8 +17,9 @@ import pytest
 
 from perflex import using_store
 from perflex.errors import PerflexWarning, StoreError
-from perflex.store.contents import COLUMNS, all_rows, counts_size, overview
-from perflex.store.records import APPLICATION, FORMAT, Failure, MeasurementKey, Sample, SystemActivity, insert
+from perflex.store.contents import COLUMNS, all_rows, overview, size_of_made
+from perflex.store.records import Failure, MeasurementKey, Sample, SystemActivity
+from perflex.store.rows import APPLICATION, FORMAT, insert
 from perflex.store.store import Store, current_store, required_store, store_at
 
 KEY = MeasurementKey("digest", (("n", 512), ("m", 64)), "Some platform: some device", "1.0", "warmups=1")
@@ -41,11 +42,11 @@ def failure(kind="hang", **changes):
 
 
 def add_counts(store, *texts):
-    store.write_counts(lambda connection: [insert(connection, "counts", ("scop", "version", text)) for text in texts])
+    store.write_made(lambda connection: [insert(connection, "counts", ("scop", "version", text)) for text in texts])
 
 
 def counts(store):
-    return [row[2] for row in store.read_counts("counts", "ORDER BY rowid", ())]
+    return [row[2] for row in store.read_made("counts", "ORDER BY rowid", ())]
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ def test_nothing_is_kept_twice(store):
 @pytest.mark.parametrize(
     ("given", "kept"),
     [(None, None), (FULL, FULL), (NUMPY, PLAIN), (SystemActivity(others_s=0.0), SystemActivity(others_s=0.0)),
-     (SystemActivity(throttled=False), SystemActivity(throttled=False)), (SystemActivity(), None)],
+     (SystemActivity(throttled=False), SystemActivity(throttled=False)), (SystemActivity(), SystemActivity())],
     ids=["none", "all", "numpy", "zero", "false", "nothing known"],
 )  # fmt: skip
 def test_what_the_system_reported_comes_back(store, given, kept, disturbed):
@@ -249,7 +250,7 @@ def test_a_store_of_an_earlier_format_is_set_aside_where_it_is_used(store):
         connection.execute(f"PRAGMA application_id={APPLICATION}")
         connection.execute("PRAGMA user_version=4")
     before = store.path.read_bytes()
-    for read in (overview, counts_size, Store.examine, lambda one: list(all_rows(one))):
+    for read in (overview, size_of_made, Store.examine, lambda one: list(all_rows(one))):
         with pytest.raises(
             StoreError, match=r"written by an older perflex \(format 4, this one knows \d\); the next com"
         ):
@@ -278,7 +279,6 @@ def test_hosts_that_share_a_file_need_no_shared_memory(store, monkeypatch, local
 @pytest.mark.machine
 def test_a_locked_file(store, monkeypatch):
     monkeypatch.setattr("perflex.store.file.BUSY_S", 0.02)
-    monkeypatch.setattr("perflex.store.store.BUSY_S", 0.02)
     store.add(KEY, sample(0))
     add_counts(store, "one")
     with closing(sqlite3.connect(store.path, isolation_level=None)) as holder:
