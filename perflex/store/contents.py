@@ -10,17 +10,9 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, islice
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
-from perflex.store.records import (
-    Failure,
-    MeasurementKey,
-    Sample,
-    SystemActivity,
-    failure_of_json,
-    key_of_json,
-    sample_of_json,
-)
+from perflex.store.records import MeasurementKey, SystemActivity, failure_of_json, key_of_json, sample_of_json
 from perflex.store.rows import DamageError, checked_rows, rows_in_order, sound_rows
 from perflex.tables import Table, fixed, seconds, text
 
@@ -41,17 +33,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class Entry(NamedTuple):
-    """A sample or failure and what it is of; label and key are empty where damage took them."""
-
-    number: int
-    key_number: int
-    label: str
-    key: MeasurementKey
-    record: Sample | Failure
-
-
-_NAMELESS = ("", MeasurementKey("", (), "", ""))
+_NAMELESS, _NOTHING = ("", MeasurementKey("", (), "", "")), SystemActivity()
 
 
 @dataclass(frozen=True)
@@ -97,8 +79,8 @@ def utc(seconds: float) -> str:
         return f"{seconds:.0f}"
 
 
-def entries(store: Store) -> Iterator[Entry]:
-    """Yield samples and failures in the order added."""
+def all_rows(store: Store) -> Iterator[dict[str, Any]]:
+    """Yield every sample and failure, in the order added, as a mapping from `COLUMNS`."""
     after, end = -1, 0
     while end > after:
         after = end
@@ -106,17 +88,24 @@ def entries(store: Store) -> Iterator[Entry]:
         yield from found
 
 
-def _portion(connection: sqlite3.Connection, after: int) -> tuple[list[Entry], int]:
-    """Return records after a number, and the last one's number."""
+def _portion(connection: sqlite3.Connection, after: int) -> tuple[list[dict[str, Any]], int]:
+    """Return records after a number, as `all_rows`, and the last one's number."""
     keys = _keys(connection)
     rows = rows_in_order(connection, "records", "WHERE number > ? ORDER BY number LIMIT ?", (after, _PORTION))
     if rows and rows[0][0] <= after:
         msg = "a row of records is out of order"
         raise DamageError(msg)
     found = []
-    for number, key, _, turn, _, data, _ in sound_rows(connection, "records", rows):
+    for number, of, _, turn, started, data, _ in sound_rows(connection, "records", rows):
+        # Label and key are empty where damage took them.
+        label, key = keys.get(of, _NAMELESS)
         record = failure_of_json(data) if turn is None else sample_of_json(data)
-        found.append(Entry(number, key, *keys.get(key, _NAMELESS), record))
+        known = {
+            **vars(key), **vars(record), **vars(getattr(record, "activity", None) or _NOTHING), "number": number,
+            "label": label, "record": type(record).__name__.lower(), "sizes": dict(key.sizes),
+            "started_utc": utc(started),
+        }  # fmt: skip
+        found.append({name: known.get(name) for name in COLUMNS})
     return found, rows[-1][0] if rows else after
 
 
@@ -124,18 +113,6 @@ def _keys(connection: sqlite3.Connection) -> dict[int, tuple[str, MeasurementKey
     """Return label and key by the key's number."""
     rows = checked_rows(connection, "measurement_keys")
     return {number: (label, key_of_json(data)) for number, label, data, _ in rows}
-
-
-def all_rows(store: Store) -> Iterator[dict[str, Any]]:
-    """Yield every sample and failure, in the order added, as a mapping from `COLUMNS`."""
-    for entry in entries(store):
-        activity = entry.record.activity if isinstance(entry.record, Sample) else None
-        known = {
-            **entry._asdict(), **vars(entry.key), **vars(entry.record), **({} if activity is None else vars(activity)),
-            "record": type(entry.record).__name__.lower(), "sizes": dict(entry.key.sizes),
-            "started_utc": utc(entry.record.started),
-        }  # fmt: skip
-        yield {name: known.get(name) for name in COLUMNS}
 
 
 def write_rows(store: Store, stream: IO[str], *, as_json: bool) -> int:
@@ -162,23 +139,23 @@ def write_rows(store: Store, stream: IO[str], *, as_json: bool) -> int:
 
 def overview(store: Store) -> tuple[KernelOverview, ...]:
     """Return what there is of each kernel on each device, sorted by both names."""
-    groups: dict[tuple[str, str], list[Entry]] = defaultdict(list)
-    for entry in entries(store):
-        groups[entry.key.device, entry.label or entry.key.kernel[:12] or "(unnamed)"].append(entry)
-    return tuple(_summary(*names, found) for names, found in sorted(groups.items()))
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in all_rows(store):
+        groups[row["device"], row["label"] or row["kernel"][:12] or "(unnamed)"].append(row)
+    return tuple(_summary(*names, rows) for names, rows in sorted(groups.items()))
 
 
-def _summary(device: str, label: str, found: list[Entry]) -> KernelOverview:
-    samples = [entry.record for entry in found if isinstance(entry.record, Sample)]
-    times = [sample.seconds for sample in samples if not sample.disturbed]
-    starts = [entry.record.started for entry in found]
+def _summary(device: str, label: str, rows: list[dict[str, Any]]) -> KernelOverview:
+    samples = [row for row in rows if row["record"] == "sample"]
+    times = [row["seconds"] for row in samples if not row["disturbed"]]
+    starts = [row["started"] for row in rows]
     return KernelOverview(
         device,
         label,
-        measurements=len({entry.key_number for entry in found}),
+        measurements=len({(*map(row.get, ("kernel", "driver", "conditions")), *row["sizes"].items()) for row in rows}),
         samples=len(samples),
         disturbed=len(samples) - len(times),
-        failures=len(found) - len(samples),
+        failures=len(rows) - len(samples),
         first=min(starts),
         last=max(starts),
         median_s=statistics.median(times) if times else None,

@@ -128,7 +128,7 @@ class StoreFile:
                 # Once only: if the new file is damaged, too, the caller is told.
                 if not (old or _is_damage(error)) or self._was_set_aside:
                     raise
-                self._set_aside(*(str(error), "format") if old else (f"is damaged ({error})", "damaged"))
+                self._set_aside(str(error) if old else f"is damaged ({error})")
             return self._attempt(work, writes=writes)
 
     def look(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result:
@@ -153,7 +153,7 @@ class StoreFile:
 
     def set_asides(self) -> list[Path]:
         """Return the files, damaged or of older formats, that were set aside and are still there."""
-        found = [path for kind in ("damaged", "format") for path in self.path.parent.glob(f"{self.path.name}.{kind}-*")]
+        found = self.path.parent.glob(f"{self.path.name}.aside-*")
         return sorted(path for path in found if not path.name.endswith(_COMPANIONS))
 
     @contextmanager
@@ -164,10 +164,10 @@ class StoreFile:
             msg = f"the store {self.path} {_fault(error)}"
             raise StoreError(msg, path=self.path) from error
 
-    def _set_aside(self, reason: str, kind: str) -> None:
-        """Give the file another name with its kind in it, so that a new one is begun, and say so."""
+    def _set_aside(self, reason: str) -> None:
+        """Give the file another name, so that a new one is begun, and say so."""
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-        aside = self.path.with_name(f"{self.path.name}.{kind}-{stamp}-{os.getpid()}")
+        aside = self.path.with_name(f"{self.path.name}.aside-{stamp}-{os.getpid()}")
         self.close()
         # Another process may have been faster.
         if _inode(self.path) != self._opened:

@@ -114,6 +114,24 @@ def test_what_the_system_reported_comes_back(store, given, kept, disturbed):
     assert store.examine().problems == ()
 
 
+def test_fields_may_come_and_go(store):
+    """Facts of a sample that another version knows are left out, those that it does not know have their defaults."""
+    store.add(KEY, sample(0))
+    data = '{"seconds":0.002,"launches":1,"started":1700000001,"session":"session","round":1,"clock_hz":1e9'
+    store.use(add_row(2, 1, f'{data},"activity":{{"waited_s":0.5,"temperature":60}}}}'), writes=True)
+    assert store.earlier(KEY) == (sample(0), sample(1, activity=SystemActivity(waited_s=0.5)))
+
+
+def add_row(number, turn, data):
+    """Add a row beside the first."""
+
+    def write(connection):
+        ((key, session),) = connection.execute("SELECT key, session FROM records").fetchall()
+        insert(connection, "records", (number, key, session, turn, 1.7e9, data))
+
+    return write
+
+
 def test_a_failure_counts_until_a_sample_comes(store):
     """Whatever the clock does: the order is that of adding."""
     assert store.failure(KEY) is None
@@ -256,7 +274,7 @@ def test_a_store_of_an_earlier_format_is_set_aside_where_it_is_used(store):
         ):
             read(store)
     assert [path.read_bytes() for path in store.path.parent.iterdir()] == [before]
-    with pytest.warns(PerflexWarning, match=r"an older perflex \(format 4, .*\); it is now .*\.format-"):
+    with pytest.warns(PerflexWarning, match=r"an older perflex \(format 4, .*\); it is now .*\.aside-"):
         store.add(KEY, sample(0))
     assert store.earlier(KEY) == samples(1)
     [aside] = store.set_asides()
