@@ -202,13 +202,11 @@ def remove(
             failures[device] += counted[1]
         return {device: (samples[device], failures[device]) for device in samples}
 
-    def delete(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
-        counted = count(connection)
+    def delete(connection: sqlite3.Connection) -> None:
         connection.execute(f"DELETE FROM records {which}", values)  # noqa: S608
         connection.execute("DELETE FROM measurement_keys WHERE number NOT IN (SELECT key FROM records)")
         # Also those of hosts and containers that never come again.
         connection.execute("DELETE FROM unfinished_work WHERE session NOT IN (SELECT session FROM records)")
-        return counted
 
     # VACUUM cannot be in a transaction.
     def shrink(connection: sqlite3.Connection) -> None:
@@ -216,8 +214,9 @@ def remove(
         # VACUUM writes to the write-ahead log; the file shrinks when that is copied into it.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    if dry:
-        return store.look(count)
-    counted = store.use(delete, writes=True)
-    store.use(shrink)
+    # Looked at first: what cannot be read is not set aside by this.
+    counted = store.look(count)
+    if not dry:
+        store.use(delete, writes=True)
+        store.use(shrink)
     return counted

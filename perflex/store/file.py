@@ -52,7 +52,7 @@ _NOT_WRITTEN = {
 
 
 class _UnusableError(Exception):
-    """The file is not for this version to use, and what to do but to name another."""
+    """Why the file is not for this version to use; then what to do but to name another, if anything."""
 
 
 class _OldFormatError(_UnusableError):
@@ -77,10 +77,9 @@ def _fault(error: Exception) -> str:
         return f"cannot be written: {error}; change its permissions, or name another file {_BY}"
     if kind == sqlite3.SQLITE_BUSY:
         return f"has been locked for {BUSY_S:.0f} s; end the process that holds it, or name another file {_BY}"
-    if isinstance(error, _OldFormatError):
-        return f"{error}; the next command that measures sets it aside and begins a new one, or name another file {_BY}"
     if isinstance(error, _UnusableError):
-        return f"{error}{', or' if str(error).endswith('update perflex') else ';'} name another file {_BY}"
+        what, *remedies = error.args
+        return f"{what}; {', or '.join([*remedies, 'name another file'])} {_BY}"
     return f"{'is damaged' if _is_damage(error) else 'cannot be used'} ({error}); name another file {_BY}"
 
 
@@ -124,11 +123,10 @@ class StoreFile:
             try:
                 return self._attempt(work, writes=writes)
             except (*_FAULTS, DamageError, _OldFormatError) as error:
-                old = isinstance(error, _OldFormatError)
                 # Once only: if the new file is damaged, too, the caller is told.
-                if not (old or _is_damage(error)) or self._was_set_aside:
+                if not (isinstance(error, _OldFormatError) or _is_damage(error)) or self._was_set_aside:
                     raise
-                self._set_aside(str(error) if old else f"is damaged ({error})")
+                self._set_aside(error.args[0] if isinstance(error, _OldFormatError) else f"is damaged ({error})")
             return self._attempt(work, writes=writes)
 
     def look(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result:
@@ -288,11 +286,11 @@ def _has_tables(connection: sqlite3.Connection) -> bool:
         msg = "is another program's SQLite file"
         raise _UnusableError(msg)
     if version > FORMAT:
-        msg = f"was written by a newer perflex (format {version}, this one knows {FORMAT}); update perflex"
-        raise _UnusableError(msg)
+        msg = f"was written by a newer perflex (format {version}, this one knows {FORMAT})"
+        raise _UnusableError(msg, "update perflex")
     if found and 0 < version < FORMAT:
         msg = f"was written by an older perflex (format {version}, this one knows {FORMAT})"
-        raise _OldFormatError(msg)
+        raise _OldFormatError(msg, "the next command that measures sets it aside and begins a new one")
     if found and found != set(CREATE_STATEMENTS):
         msg = "its tables are no store's"
         raise DamageError(msg)

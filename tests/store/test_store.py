@@ -17,7 +17,7 @@ import pytest
 
 from perflex import using_store
 from perflex.errors import PerflexWarning, StoreError
-from perflex.store.contents import COLUMNS, all_rows, overview, size_of_made
+from perflex.store.contents import COLUMNS, all_rows, overview, remove, size_of_made
 from perflex.store.records import Failure, MeasurementKey, Sample, SystemActivity
 from perflex.store.rows import APPLICATION, FORMAT, insert
 from perflex.store.store import Store, current_store, required_store, store_at
@@ -268,7 +268,7 @@ def test_a_store_of_an_earlier_format_is_set_aside_where_it_is_used(store):
         connection.execute(f"PRAGMA application_id={APPLICATION}")
         connection.execute("PRAGMA user_version=4")
     before = store.path.read_bytes()
-    for read in (overview, size_of_made, Store.examine, lambda one: list(all_rows(one))):
+    for read in (overview, size_of_made, Store.examine, remove, lambda one: list(all_rows(one))):
         with pytest.raises(
             StoreError, match=r"written by an older perflex \(format 4, this one knows \d\); the next com"
         ):
