@@ -23,7 +23,7 @@ import perflex.isl
 from perflex.features.scop.scop import Scop
 from perflex.features.scop.scop_file import content_hash, scop_from_text, scop_to_text
 from perflex.isl import align_parameters, isl
-from perflex.store.records import insert
+from perflex.store.rows import insert
 from perflex.store.store import current_store
 from perflex.version import __version__
 
@@ -157,8 +157,8 @@ def stored_scop(kernel: Any, options: str, describe: Callable[[], Scop]) -> Scop
         key = kernel_key(kernel, f"{counting_version()} {options}")
     except (TypeError, AttributeError):  # something in it has no persistent hash: not a kernel to find again
         return describe()
-    for _, digest, _, _ in store.read_counts("kernels", "WHERE key = ?", (key,)):
-        for _, text, _ in store.read_counts("scops", "WHERE digest = ?", (digest,)):
+    for _, digest, _, _ in store.read_made("kernels", "WHERE key = ?", (key,)):
+        for _, text, _ in store.read_made("scops", "WHERE digest = ?", (digest,)):
             return scop_from_text(str(text))
     scop = describe()
     digest = content_hash(scop)
@@ -172,7 +172,7 @@ def kept_counts(scop: Scop) -> dict[str, Any]:
     if (store := current_store()) is not None:
         # Every run adds a portion with what it counted anew.
         where = "WHERE scop = ? AND version = ? ORDER BY rowid"
-        for _, _, text, _ in store.read_counts("counts", where, (content_hash(scop), counting_version())):
+        for _, _, text, _ in store.read_made("counts", where, (content_hash(scop), counting_version())):
             records.update(json.loads(text))
     return records
 
@@ -201,4 +201,4 @@ def _write(rows: dict[str, tuple[str, ...]]) -> None:
         for table, row in rows.items():
             insert(connection, table, row)
 
-    store.write_counts(write)
+    store.write_made(write)

@@ -26,7 +26,7 @@ from perflex.fit.options import FitOptions
 from perflex.fit.problem import require_fittable, require_informed
 from perflex.machines.host import host_machine
 from perflex.progress import RunOptions, progress_shown
-from perflex.store.resume import recording
+from perflex.store.resume import resumable
 from perflex.timing.executors.worker_device import WorkerDevice
 from perflex.timing.options import TimingOptions
 
@@ -145,7 +145,7 @@ def calibrate_ready(
     """Calibrate a ready model on its device, as `calibrate`."""
     timing, fit = timing or ready.timing, fit or usual_fit(ready.description)
     # Sizes come from a measurement, too: going on, a run has to find the same kernels.
-    with recording(identity(ready.device), [ready.description.name, ready.model.expression]):
+    with resumable(identity(ready.device), [ready.description.name, ready.model.expression]):
         kernels = ready.kernels() if kernels is None else kernels
         return calibrate(ready.model, kernels, device=ready.device, budget_s=budget_s, timing=timing, fit=fit, run=run)
 

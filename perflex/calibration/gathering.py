@@ -18,7 +18,7 @@ from perflex.features.target import DEFAULT_SUB_GROUP_SIZE
 from perflex.features.values import count_rows, target_of
 from perflex.fit.table import FeatureInfo, FeatureTable
 from perflex.progress import RunOptions, progress_shown
-from perflex.store.resume import recording
+from perflex.store.resume import resumable
 from perflex.timing.measuring import chosen_device
 from perflex.timing.options import TimingOptions
 
@@ -364,7 +364,7 @@ def measured_times(
     from perflex.timing.measuring import measure
     from perflex.timing.results import MeasurementFailure
 
-    with recording(identity(device), [row.label for row in rows]) as used:
+    with resumable(identity(device), [row.label for row in rows]) as used:
         outcomes = measure(rows, device, timing, progress, used, executor)
     found = RowTimes(*(np.full(len(rows), np.nan) for _ in range(3)))
     failures = []

@@ -14,7 +14,6 @@ from perflex.cli.options import JsonOption
 from perflex.cli.terminal import terminal_of
 from perflex.errors import StoreError
 from perflex.file_io import require_writable, saving
-from perflex.store.records import numbers_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,11 +32,11 @@ _StoreOption = Annotated[
 )
 def list_(context: typer.Context, *, place: _StoreOption = None, as_json: JsonOption = False) -> None:
     """List what was measured of each kernel on each device; the median is that of the undisturbed samples."""
-    from perflex.store.contents import counts_size, overview, overview_table
+    from perflex.store.contents import overview, overview_table, size_of_made
 
     terminal = terminal_of(context)
     kept = _existing_store(place)
-    kernels, counts = overview(kept), counts_size(kept)
+    kernels, counts = overview(kept), size_of_made(kept)
     aside = kept.set_asides()
     if as_json:
         facts = {
@@ -54,8 +53,9 @@ def list_(context: typer.Context, *, place: _StoreOption = None, as_json: JsonOp
     samples, failures = sum(k.samples for k in kernels), sum(k.failures for k in kernels)
     tables = f"{counts['kernels']} kernels, {counts['scops']} descriptions, {counts['counts']} portions"
     lines = [
-        f"{kept.path}: {numbers_in_words(samples, failures)}, {kept.path.stat().st_size / 1e6:.1f} MB",
+        f"{kept.path}: {_numbers_in_words(samples, failures)}, {kept.path.stat().st_size / 1e6:.1f} MB",
         f"counts, made again when needed: {tables}, {counts['text_bytes'] / 1e6:.1f} MB",
+        f"machine code, too: of {counts['code']} kernels, {counts['code_bytes'] / 1e6:.1f} MB",
     ]
     lines += [f"set aside: {path}; delete it when you need nothing of it" for path in aside]
     terminal.show(*lines)
@@ -100,14 +100,14 @@ def verify(context: typer.Context, *, place: _StoreOption = None) -> None:
     kept = _existing_store(place)
     found = kept.examine()
     if found.problems:
-        readable = numbers_in_words(found.sound["samples"], found.sound["failures"])
+        readable = _numbers_in_words(found.sound["samples"], found.sound["failures"])
         terminal.show(f"{kept.path} is damaged: {readable} can be read in order")
         terminal.show(*(f"    {problem}" for problem in found.problems))
         advice = f"'perflex store export' writes what can be read; then delete or move {kept.path}, and measure again"
         terminal.remark(advice, style="red")
         raise typer.Exit(1)
     numbers_of = (found.sound[name] for name in ("samples", "failures", "nameless"))
-    terminal.show(f"{kept.path} is sound: {numbers_in_words(*numbers_of)}")
+    terminal.show(f"{kept.path} is sound: {_numbers_in_words(*numbers_of)}")
 
 
 @store.command(
@@ -122,7 +122,7 @@ def prune(
     yes: Annotated[bool, typer.Option("--yes", help="Delete; without this, only show what would be deleted.")] = False,
 ) -> None:
     """Delete the measurements that meet all given conditions; without --yes, only show what would be deleted."""
-    from perflex.store.contents import Selection, remove
+    from perflex.store.contents import remove
 
     # Without a condition everything would go, which nobody means to ask for in passing.
     if not (older_than or failures):
@@ -131,16 +131,22 @@ def prune(
     if older_than and older_than.strip()[-1:].isdigit():
         raise ArgumentError(f"--older-than {older_than} has no unit; write e.g. 12h, 90d or 1y")
     before = time.time() - read_seconds(older_than, "--older-than") if older_than else None
-    removed = remove(_existing_store(place), Selection(before, failures), dry=not yes)
+    removed = remove(_existing_store(place), before, failures_only=failures, dry=not yes)
     terminal_of(context).show(*_removed_lines(removed, done=yes))
+
+
+def _numbers_in_words(samples: int, failures: int, nameless: int = 0) -> str:
+    """Return how many there are, such as ``1 sample and 0 failures``, and how many kernels lost their name if any."""
+    text = f"{samples} sample{'s'[: samples != 1]} and {failures} failure{'s'[: failures != 1]}"
+    return text + (f" (kernels without their names: {nameless})" if nameless else "")
 
 
 def _removed_lines(removed: Mapping[str, tuple[int, int]], *, done: bool) -> list[str]:
     lines = [
-        f"{device or '(unnamed device)'}: {numbers_in_words(*counts)}" for device, counts in sorted(removed.items())
+        f"{device or '(unnamed device)'}: {_numbers_in_words(*counts)}" for device, counts in sorted(removed.items())
     ]
     samples, failures = (sum(counts[place] for counts in removed.values()) for place in (0, 1))
-    lines.append(f"{'deleted' if done else 'would delete'} {numbers_in_words(samples, failures)}")
+    lines.append(f"{'deleted' if done else 'would delete'} {_numbers_in_words(samples, failures)}")
     if not done and removed:
         lines.append("nothing was deleted; give --yes to do it")
     return lines

@@ -6,28 +6,20 @@ import csv
 import json
 import statistics
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain, islice
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
-from perflex.store.records import (
-    ACTIVITY_FACTS,
-    DamageError,
-    Sample,
-    checked_rows,
-    failure_of,
-    rows_in_order,
-    sample_of,
-    sound_rows,
-)
+from perflex.store.records import MeasurementKey, SystemActivity, failure_of_json, key_of_json, sample_of_json
+from perflex.store.rows import DamageError, checked_rows, rows_in_order, sound_rows
 from perflex.tables import Table, fixed, seconds, text
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator
 
-    from perflex.store.records import Failure
     from perflex.store.store import Store
 
 # So many rows are read at once: other processes may write in between.
@@ -36,22 +28,12 @@ _PORTION = 5000
 # they were disturbed and what the system reported.
 COLUMNS = (
     "record", "number", "device", "driver", "label", "kernel", "sizes", "conditions", "session", "round", "seconds",
-    "launches", "kind", "message", "started", "started_utc", "disturbed", *ACTIVITY_FACTS,
+    "launches", "kind", "message", "started", "started_utc", "disturbed",
+    *(field.name for field in fields(SystemActivity)),
 )  # fmt: skip
 
 
-class Entry(NamedTuple):
-    """A sample or failure and what it is of; texts are empty where damage took them."""
-
-    number: int
-    key: int
-    kernel: str
-    sizes: str
-    device: str
-    driver: str
-    conditions: str
-    label: str
-    record: Sample | Failure
+_NAMELESS, _NOTHING = ("", MeasurementKey("", (), "", "")), SystemActivity()
 
 
 @dataclass(frozen=True)
@@ -97,39 +79,40 @@ def utc(seconds: float) -> str:
         return f"{seconds:.0f}"
 
 
-def entries(store: Store, table: str) -> Iterator[Entry]:
-    """Yield the samples or the failures in the order added."""
-    last, record_of = 0, sample_of if table == "samples" else failure_of
-    while True:
-
-        def fetch(connection: sqlite3.Connection, after: int = last) -> tuple[list[Entry], int]:
-            keys = {row[0]: row[1:-1] for row in checked_rows(connection, "measurement_keys")}
-            rows = rows_in_order(connection, table, "WHERE number > ? ORDER BY number LIMIT ?", (after, _PORTION))
-            if rows and rows[0][0] <= after:
-                msg = f"a row of {table} is out of order"
-                raise DamageError(msg)
-            nothing, sound = ("",) * 6, sound_rows(connection, table, rows)
-            found = [Entry._make((*row[:2], *keys.get(row[1], nothing), record_of(row))) for row in sound]
-            return found, rows[-1][0] if rows else after
-
-        found, end = store.look(fetch)
-        if end == last:
-            return
-        yield from found
-        last = end
-
-
 def all_rows(store: Store) -> Iterator[dict[str, Any]]:
-    """Yield every sample, then every failure, in the order added, as a mapping from `COLUMNS`."""
-    for table in ("samples", "failures"):
-        for entry in entries(store, table):
-            activity = entry.record.activity if isinstance(entry.record, Sample) else None
-            known = {
-                **entry._asdict(), **vars(entry.record), **({} if activity is None else vars(activity)),
-                "record": table.rstrip("s"), "sizes": dict(json.loads(entry.sizes or "[]")),
-                "started_utc": utc(entry.record.started),
-            }  # fmt: skip
-            yield {name: known.get(name) for name in COLUMNS}
+    """Yield every sample and failure, in the order added, as a mapping from `COLUMNS`."""
+    after, end = -1, 0
+    while end > after:
+        after = end
+        found, end = store.look(partial(_portion, after=after))
+        yield from found
+
+
+def _portion(connection: sqlite3.Connection, after: int) -> tuple[list[dict[str, Any]], int]:
+    """Return records after a number, as `all_rows`, and the last one's number."""
+    keys = _keys(connection)
+    rows = rows_in_order(connection, "records", "WHERE number > ? ORDER BY number LIMIT ?", (after, _PORTION))
+    if rows and rows[0][0] <= after:
+        msg = "a row of records is out of order"
+        raise DamageError(msg)
+    found = []
+    for number, of, _, turn, started, data, _ in sound_rows(connection, "records", rows):
+        # Label and key are empty where damage took them.
+        label, key = keys.get(of, _NAMELESS)
+        record = failure_of_json(data) if turn is None else sample_of_json(data)
+        known = {
+            **vars(key), **vars(record), **vars(getattr(record, "activity", None) or _NOTHING), "number": number,
+            "label": label, "record": type(record).__name__.lower(), "sizes": dict(key.sizes),
+            "started_utc": utc(started),
+        }  # fmt: skip
+        found.append({name: known.get(name) for name in COLUMNS})
+    return found, rows[-1][0] if rows else after
+
+
+def _keys(connection: sqlite3.Connection) -> dict[int, tuple[str, MeasurementKey]]:
+    """Return label and key by the key's number."""
+    rows = checked_rows(connection, "measurement_keys")
+    return {number: (label, key_of_json(data)) for number, label, data, _ in rows}
 
 
 def write_rows(store: Store, stream: IO[str], *, as_json: bool) -> int:
@@ -156,75 +139,74 @@ def write_rows(store: Store, stream: IO[str], *, as_json: bool) -> int:
 
 def overview(store: Store) -> tuple[KernelOverview, ...]:
     """Return what there is of each kernel on each device, sorted by both names."""
-    groups: dict[tuple[str, str], list[Entry]] = defaultdict(list)
-    for table in ("samples", "failures"):
-        for entry in entries(store, table):
-            groups[entry.device, entry.label or entry.kernel[:12] or "(unnamed)"].append(entry)
-    return tuple(_summary(*names, found) for names, found in sorted(groups.items()))
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in all_rows(store):
+        groups[row["device"], row["label"] or row["kernel"][:12] or "(unnamed)"].append(row)
+    return tuple(_summary(*names, rows) for names, rows in sorted(groups.items()))
 
 
-def _summary(device: str, label: str, found: list[Entry]) -> KernelOverview:
-    samples = [entry.record for entry in found if isinstance(entry.record, Sample)]
-    times = [sample.seconds for sample in samples if not sample.disturbed]
-    starts = [entry.record.started for entry in found]
+def _summary(device: str, label: str, rows: list[dict[str, Any]]) -> KernelOverview:
+    samples = [row for row in rows if row["record"] == "sample"]
+    times = [row["seconds"] for row in samples if not row["disturbed"]]
+    starts = [row["started"] for row in rows]
     return KernelOverview(
         device,
         label,
-        measurements=len({entry.key for entry in found}),
+        measurements=len({(*map(row.get, ("kernel", "driver", "conditions")), *row["sizes"].items()) for row in rows}),
         samples=len(samples),
         disturbed=len(samples) - len(times),
-        failures=len(found) - len(samples),
+        failures=len(rows) - len(samples),
         first=min(starts),
         last=max(starts),
         median_s=statistics.median(times) if times else None,
     )
 
 
-def counts_size(store: Store) -> dict[str, int]:
-    """Return how many rows of counts there are, by table, and how many characters their texts have (`text_bytes`)."""
+def size_of_made(store: Store) -> dict[str, int]:
+    """Return how many rows there are of what can be made again, by table, and their bytes.
+
+    `text_bytes` are those of counts, in characters, `code_bytes` those of machine code.
+    """
 
     def fetch(connection: sqlite3.Connection) -> dict[str, int]:
         # total(), not sum(): that of no rows is NULL.
         query = "SELECT count(*), total(length({})) FROM {}"
-        columns = {"kernels": "''", "scops": "text", "counts": "text"}
+        columns = {"kernels": "''", "scops": "text", "counts": "text", "code": "content"}
         found = {table: connection.execute(query.format(text, table)).fetchone() for table, text in columns.items()}
+        sizes = {table: int(size) for table, (_, size) in found.items()}
         return {table: rows for table, (rows, _) in found.items()} | {
-            "text_bytes": int(sum(size for _, size in found.values()))
-        }
+            "text_bytes": sizes["scops"] + sizes["counts"], "code_bytes": sizes["code"]
+        }  # fmt: skip
 
     return store.look(fetch)
 
 
-@dataclass(frozen=True)
-class Selection:
-    """Which samples and failures go: those that all conditions hold for.
+def remove(
+    store: Store, before: float | None = None, *, failures_only: bool = False, dry: bool = False
+) -> dict[str, tuple[int, int]]:
+    """Delete samples and failures and give their space back, unless dry.
 
-    They started before a time in seconds since 1970.
+    Those go that started before a time, in seconds since 1970; by default all do. Returns by device how many samples
+    and failures they are.
     """
+    which = "WHERE started < ? AND (round IS NULL OR NOT ?)"
+    values = (float("inf") if before is None else before, failures_only)
 
-    before: float | None = None
-    failures_only: bool = False
-
-
-def remove(store: Store, selection: Selection, *, dry: bool = False) -> dict[str, tuple[int, int]]:
-    """Delete what is selected and give its space back, unless dry; return by device how many samples and failures."""
-    taken = {
-        "samples": [] if selection.failures_only else _selected(store, "samples", selection),
-        "failures": _selected(store, "failures", selection),
-    }
+    def count(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
+        samples, failures = Counter[str](), Counter[str]()
+        keys = _keys(connection)
+        query = f"SELECT key, count(round), count(*) - count(round) FROM records {which} GROUP BY key"  # noqa: S608
+        for number, *counted in connection.execute(query, values):
+            device = keys.get(number, _NAMELESS)[1].device
+            samples[device] += counted[0]
+            failures[device] += counted[1]
+        return {device: (samples[device], failures[device]) for device in samples}
 
     def delete(connection: sqlite3.Connection) -> None:
-        for table, found in taken.items():
-            connection.executemany(f"DELETE FROM {table} WHERE number = ?", [(one.number,) for one in found])  # noqa: S608
-        connection.execute(
-            "DELETE FROM measurement_keys WHERE number NOT IN "
-            "(SELECT key FROM samples UNION ALL SELECT key FROM failures)"
-        )
+        connection.execute(f"DELETE FROM records {which}", values)  # noqa: S608
+        connection.execute("DELETE FROM measurement_keys WHERE number NOT IN (SELECT key FROM records)")
         # Also those of hosts and containers that never come again.
-        connection.execute(
-            "DELETE FROM unfinished_work WHERE session NOT IN "
-            "(SELECT session FROM samples UNION ALL SELECT session FROM failures)"
-        )
+        connection.execute("DELETE FROM unfinished_work WHERE session NOT IN (SELECT session FROM records)")
 
     # VACUUM cannot be in a transaction.
     def shrink(connection: sqlite3.Connection) -> None:
@@ -232,13 +214,9 @@ def remove(store: Store, selection: Selection, *, dry: bool = False) -> dict[str
         # VACUUM writes to the write-ahead log; the file shrinks when that is copied into it.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
+    # Looked at first: what cannot be read is not set aside by this.
+    counted = store.look(count)
     if not dry:
         store.use(delete, writes=True)
         store.use(shrink)
-    samples, failures = (Counter(entry.device for entry in found) for found in taken.values())
-    return {device: (samples[device], failures[device]) for device in samples | failures}
-
-
-def _selected(store: Store, table: str, selection: Selection) -> list[Entry]:
-    before = selection.before
-    return [entry for entry in entries(store, table) if before is None or entry.record.started < before]
+    return counted

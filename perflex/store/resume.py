@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-import weakref
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from perflex.errors import CalibrationError
-from perflex.store.records import checked_rows, insert
+from perflex.store.rows import checked_rows, insert
 from perflex.store.store import current_store
 
 if TYPE_CHECKING:
@@ -34,15 +33,7 @@ class _Owner(NamedTuple):
 
     def is_gone(self) -> bool:
         """Return whether the process has ended; of other hosts that is not known."""
-        if self.host != _this_host():
-            return False
-        try:
-            os.kill(self.process, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            pass
-        return _began(self.process) != self.began
+        return self.host == _this_host() and _began(self.process) != self.began
 
 
 def _this_process() -> _Owner:
@@ -88,7 +79,7 @@ _RECORDER: ContextVar[RunRecorder | None] = ContextVar("recorder", default=None)
 
 
 @contextmanager
-def recording(device: str, labels: Iterable[str]) -> Iterator[Recorder | None]:
+def resumable(device: str, labels: Iterable[str]) -> Iterator[Recorder | None]:
     """Yield what keeps the samples of a piece of work, and say at the end of the block that the work is done.
 
     Within the block of a larger piece of work its recorder is yielded. None is yielded where the store is switched off;
@@ -111,7 +102,7 @@ def recording(device: str, labels: Iterable[str]) -> Iterator[Recorder | None]:
         raise
     finally:
         _RECORDER.reset(token)
-        _at_work.discard(own)
+        own.release()
     # Not after other errors: a run that was cut short is to go on.
     own.finish()
 
@@ -125,7 +116,7 @@ class RecordOnly:
     """Keeps what is measured, and gives nothing back: for what is to be measured anew within a run."""
 
     def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+        self.add, self.fail = recorder.add, recorder.fail
 
     def earlier(self, key: MeasurementKey) -> tuple[Sample, ...]:  # noqa: ARG002 - protocol
         """Return nothing."""
@@ -134,14 +125,6 @@ class RecordOnly:
     def failure(self, key: MeasurementKey) -> Failure | None:  # noqa: ARG002 - protocol
         """Return nothing."""
         return None
-
-    def add(self, key: MeasurementKey, sample: Sample, label: str = "") -> None:
-        """Keep a sample."""
-        self._recorder.add(key, sample, label)
-
-    def fail(self, key: MeasurementKey, failure: Failure, label: str = "") -> None:
-        """Keep a failure."""
-        self._recorder.fail(key, failure, label)
 
 
 class RunRecorder:
@@ -159,8 +142,6 @@ class RunRecorder:
         self._sessions: set[str] = set()
         # Whether a part of the work has come to its end.
         self.has_measured = False
-        # Known to the other threads before it takes or notes a session, so that none takes the same.
-        _at_work.add(self)
         store.use(self._take_up, writes=True)
 
     def _take_up(self, connection: sqlite3.Connection) -> None:
@@ -168,15 +149,17 @@ class RunRecorder:
         here = _this_process()
         for _, session, *owner, _ in checked_rows(connection, "unfinished_work", "WHERE work = ?", (self._work,)):
             owned = _Owner._make(owner)
-            at_work = any(recorder.is_of(session) for recorder in list(_at_work))
-            free = not at_work if owned == here else owned.is_gone()
-            if free:
-                self._sessions.add(session)
+            if session not in _at_work if owned == here else owned.is_gone():
+                self._hold(session)
                 insert(connection, "unfinished_work", (self._work, session, *here), _NEW_OWNER)
 
-    def is_of(self, session: str) -> bool:
-        """Return whether a session is one of this run's."""
-        return session in self._sessions
+    def _hold(self, session: str) -> None:
+        self._sessions.add(session)
+        _at_work.add(session)
+
+    def release(self) -> None:
+        """Leave the work to the next run of it in this process."""
+        _at_work.difference_update(self._sessions)
 
     def earlier(self, key: MeasurementKey) -> tuple[Sample, ...]:
         """Return the samples of a key from unfinished runs of this work."""
@@ -214,15 +197,17 @@ class RunRecorder:
             # Others' runs of the same work may still be going on.
             rows = [(self._work, session) for session in self._sessions]
             self._store.use(lambda connection: connection.executemany(delete, rows), writes=True)
+            self.release()
             self._sessions.clear()
 
     def _note_session(self, session: str) -> None:
         if session not in self._sessions:
-            self._sessions.add(session)
+            # Known to the other threads before it is noted, so that none takes it.
+            self._hold(session)
             # Before the session's first sample, so that a process killed in between loses nothing.
             row = (self._work, session, *_this_process())
             self._store.use(lambda c: insert(c, "unfinished_work", row), writes=True)
 
 
-# Those of this process whose work goes on.
-_at_work: weakref.WeakSet[RunRecorder] = weakref.WeakSet()
+# Sessions of this process whose work goes on.
+_at_work: set[str] = set()

@@ -1,45 +1,45 @@
-"""The machine code of kernels, built on a device without running them, and kept for the next time."""
+"""What compilers make of kernels: built on a device without running them, and kept for the next time."""
 
 from __future__ import annotations
 
-import base64
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal
 
-from perflex.compiled.elf import Function
-from perflex.compiled.nvidia.cubin import GpuCode
+from perflex.compiled.elf import Function  # noqa: TC001 - msgspec reads the annotations
+from perflex.compiled.nvidia.cubin import GpuCode  # noqa: TC001
 from perflex.compiled.program import Argument, CompiledProgram
 from perflex.devices.device import Device, anywhere
 from perflex.errors import DeviceError, MeasurementError, PerflexError
+from perflex.machines.residency import Resources
 from perflex.timing.isolation.backend import IsolatedBackend
 from perflex.timing.key import measurement_key
 from perflex.timing.launch.backend import RunLimits
-from perflex.timing.launch.kept_code import keep, kept, place_of
+from perflex.timing.launch.kept_code import keep, kept, key_of
 from perflex.timing.launch.opencl_code import compiled_for
-from perflex.timing.launch.request import launch_request, request_for
+from perflex.timing.launch.request import request_for
 from perflex.timing.options import TimingOptions
 from perflex.timing.results import MeasurementFailure
 from perflex.timing.timer import open_backend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from perflex.features.sized_kernel import SizedKernel
-    from perflex.machines.residency import Resources
     from perflex.progress import Progress
     from perflex.timing.launch.backend import TimedDevice
-    from perflex.timing.launch.request import LaunchRequest
 
 _MOST_WORKERS = 8
 # How the variables of CPU drivers begin.
 _VARIABLES = ("CL_CONFIG_", "DPCPP_", "SYCL_", "POCL_")
 # Kernels whose builds take as long as a process to begin.
 _WORTH_A_PROCESS = 4
+
+_What = Literal["code", "resources"]
 
 
 def compiled_code(
@@ -50,7 +50,7 @@ def compiled_code(
 ) -> list[tuple[CompiledProgram, ...] | MeasurementFailure]:
     """Build kernels for a device and return their machine code, without running them.
 
-    Code stays in perflex's cache folder, by kernel, sizes, device, driver version and variables of CPU drivers.
+    Code is kept in the store, by kernel, sizes, device, driver version and variables of CPU drivers.
 
     Parameters
     ----------
@@ -77,165 +77,7 @@ def compiled_code(
     if not isinstance(device, Device):
         msg = f"{device} builds no machine code; leave out f_code features"
         raise DeviceError(msg, device=device)
-    options = options or TimingOptions()
-    found: list[Any] = [_kept(job, device, options) for job in jobs]
-    # By what the driver compiles for: some drivers read that once in a process.
-    groups: dict[str, list[tuple[int, LaunchRequest]]] = {}
-    for number, job in enumerate(jobs):
-        if found[number] is None:
-            request = _request(job, device)
-            if isinstance(request, MeasurementFailure):
-                found[number] = request
-            else:
-                groups.setdefault(compiled_for(request, device), []).append((number, request))
-    shared = _Builds(device, options, progress, len(jobs), len(jobs) - sum(map(len, groups.values())))
-    workers = max(1, min(os.cpu_count() or 1, _MOST_WORKERS))
-    parts = [part for group in groups.values() for part in _divided(group, workers)]
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            # The first error ends all: without the device no other kernel would build either.
-            for built in pool.map(shared.build, parts):
-                for number, outcome in built:
-                    found[number] = outcome
-                    if not isinstance(outcome, MeasurementFailure):
-                        _keep(jobs[number], device, options, outcome)
-        except BaseException:  # an interrupt, say; the pool waits for its threads, and these for their processes
-            shared.give_up()
-            raise
-    return found
-
-
-@dataclass
-class _Builds:
-    """Builds in several processes, each of them driven by a thread."""
-
-    device: Device
-    options: TimingOptions
-    progress: Progress | None
-    total: int
-    done: int
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    broken: bool = False
-    backends: list[IsolatedBackend] = field(default_factory=list)
-
-    def give_up(self) -> None:
-        """End all processes, from any thread."""
-        self.broken = True
-        for backend in self.backends:
-            backend.kill()
-
-    def build(self, part: Sequence[tuple[int, LaunchRequest]]) -> list[tuple[int, Any]]:
-        """Build kernels that one process can build; return what came of each by its number."""
-        found: list[tuple[int, Any]] = []
-        limits = RunLimits(self.options.limit_s, self.options.build_limit_s)
-        with closing(IsolatedBackend(self.device, limits)) as backend:
-            self.backends.append(backend)
-            for number, request in part:
-                if self.broken:
-                    break
-                self._tell(request.label)
-                try:
-                    found.append((number, _built(request, backend)))
-                except BaseException:
-                    self.broken = True
-                    raise
-        return found
-
-    def _tell(self, label: str) -> None:
-        with self.lock:
-            if self.progress is not None:
-                self.progress(self.done, self.total, f"building {label}")
-            self.done += 1
-
-
-def _divided(group: Sequence[tuple[int, LaunchRequest]], workers: int) -> Iterator[Sequence[tuple[int, LaunchRequest]]]:
-    """Divide a group where that is worth another process."""
-    size = max(_WORTH_A_PROCESS, -(-len(group) // workers))
-    for start in range(0, len(group), size):
-        yield group[start : start + size]
-
-
-def _request(job: SizedKernel, device: Device) -> LaunchRequest | MeasurementFailure:
-    try:
-        return launch_request(job, device)
-    except PerflexError as error:
-        return MeasurementFailure(job.label, error.message, "prepare", error)
-
-
-def _built(request: LaunchRequest, backend: IsolatedBackend) -> tuple[CompiledProgram, ...] | MeasurementFailure:
-    try:
-        return backend.code(request)
-    except DeviceError:
-        raise  # without the device no other kernel would build either
-    except PerflexError as error:
-        return MeasurementFailure(request.label, error.message, "prepare", error)
-
-
-def _place(job: SizedKernel, device: Device, options: TimingOptions) -> Path | None:
-    """Return the file for a kernel's code; None where the kernel cannot be told from others."""
-    try:
-        key = measurement_key(job, anywhere(device), options)
-    except MeasurementError:
-        return None
-    # Drivers compile as their variables say, for another instruction set, say.
-    variables = sorted(item for item in os.environ.items() if item[0].startswith(_VARIABLES))
-    return place_of(key.kernel, key.sizes, key.device, key.driver, variables)
-
-
-def _kept(job: SizedKernel, device: Device, options: TimingOptions) -> tuple[CompiledProgram, ...] | None:
-    path = _place(job, device, options)
-    found = None if path is None else kept(path)
-    # What is of another scheme is made again.
-    with suppress(ValueError, KeyError, TypeError):
-        return tuple(_program(entry) for entry in found or ()) or None
-    return None
-
-
-def _keep(job: SizedKernel, device: Device, options: TimingOptions, programs: tuple[CompiledProgram, ...]) -> None:
-    path = _place(job, device, options)
-    if path is None:
-        return
-    content = [
-        {
-            "name": one.name,
-            "runtime": one.runtime,
-            "functions": [
-                [function.name, function.address, base64.b64encode(function.code).decode(), function.symbols]
-                for function in one.functions
-            ],
-            "arguments": [[argument.name, argument.size, argument.is_array] for argument in one.arguments],
-            "gpu": _content(one.gpu) if isinstance(one.gpu, GpuCode) else None,
-        }
-        for one in programs
-    ]
-    keep(path, content)
-
-
-def _content(code: GpuCode) -> dict[str, Any]:
-    return {**asdict(code), "cubin": base64.b64encode(code.cubin).decode()}
-
-
-def _program(entry: dict[str, Any]) -> CompiledProgram:
-    functions = tuple(
-        Function(name, int(place), base64.b64decode(code), tuple((int(at), str(symbol)) for at, symbol in symbols))
-        for name, place, code, symbols in entry["functions"]
-    )
-    arguments = tuple(Argument(name, int(size), bool(is_array)) for name, size, is_array in entry["arguments"])
-    return CompiledProgram(entry["name"], entry["runtime"], functions, arguments, _gpu_code(entry.get("gpu")))
-
-
-def _gpu_code(entry: dict[str, Any] | None) -> GpuCode | None:
-    if entry is None:
-        return None
-    spilt = entry["spill_bytes"]
-    return GpuCode(
-        str(entry["architecture"]),
-        base64.b64decode(entry["cubin"]),
-        str(entry["name"]),
-        tuple(map(int, entry["groups"])),
-        tuple(map(int, entry["work_group"])),
-        None if spilt is None else int(spilt),
-    )
+    return _built(jobs, device, "code", options or TimingOptions(), progress)
 
 
 def resource_use(
@@ -244,23 +86,150 @@ def resource_use(
     options: TimingOptions | None = None,
     progress: Progress | None = None,
 ) -> list[Resources | MeasurementFailure]:
-    """Build kernels on a device, without running them."""
-    found: list[Resources | MeasurementFailure] = []
-    with closing(open_backend(device, options or TimingOptions())) as backend:
-        for number, job in enumerate(jobs):
-            if progress is not None:
-                progress(number, len(jobs), f"building {job.label}")
-            try:
-                runnable = backend.build(request_for(job, backend.device))
-            except DeviceError:
-                raise  # without the device no other kernel would build either
-            except PerflexError as error:
-                found.append(MeasurementFailure(job.label, error.message, "prepare", error))
-                continue
-            # A fake device builds nothing that could take anything.
-            resources: Resources | None = getattr(runnable, "resources", None)
-            if resources is None:
-                msg = f"{device} does not tell what kernels take; leave out features such as f_registers"
-                raise DeviceError(msg, device=device)
-            found.append(resources)
+    """Build kernels on a device, without running them, and return what they take; it is kept as `compiled_code`."""
+    return _built(jobs, device, "resources", options or TimingOptions(), progress)
+
+
+def _built(
+    jobs: Sequence[SizedKernel], device: TimedDevice, what: _What, options: TimingOptions, progress: Progress | None
+) -> list[Any]:
+    """Return machine code of kernels or what they take, or why there is none: kept before, or built side by side."""
+    keys = [_key(job, device, what, options) for job in jobs]
+    found: list[Any] = [_kept(key, what) for key in keys]
+    # By what the driver compiles for: some drivers read that once in a process.
+    groups: dict[str, list[tuple[int, Any]]] = {}
+    for number, job in enumerate(jobs):
+        if found[number] is not None:
+            continue
+        try:
+            request: Any = request_for(job, device)
+        except PerflexError as error:
+            found[number] = _failure(job.label, error)
+            continue
+        group = compiled_for(request, device) if isinstance(device, Device) and what == "code" else ""
+        groups.setdefault(group, []).append((number, request))
+    builds = _Builds(device, what, options, progress, len(jobs), len(jobs) - sum(map(len, groups.values())))
+    # A GPU may be set to take one process at a time; code is compiled without it.
+    aside = builds.isolated and (what == "code" or getattr(device, "kind", "") == "cpu")
+    workers = min(os.cpu_count() or 1, _MOST_WORKERS) if aside else 1
+    # A group is divided where that is worth another process.
+    parts = [
+        group[start : start + size]
+        for group in groups.values()
+        for size in [max(_WORTH_A_PROCESS, -(-len(group) // workers))]
+        for start in range(0, len(group), size)
+    ]
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            # The first error ends all: without the device no other kernel would build either.
+            for number, outcome in chain.from_iterable((pool.map if aside else map)(builds.build, parts)):
+                found[number] = outcome
+                if not isinstance(outcome, MeasurementFailure):
+                    keep(keys[number], outcome)
+        except BaseException:  # an interrupt, say; the pool waits for its threads, and these for their processes
+            builds.give_up()
+            raise
     return found
+
+
+@dataclass
+class _Builds:
+    """Builds in processes, each of them driven by a thread; or in this process, where that is asked for."""
+
+    device: TimedDevice
+    what: _What
+    options: TimingOptions
+    progress: Progress | None
+    total: int
+    done: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    broken: bool = False
+    backends: list[IsolatedBackend] = field(default_factory=list)
+
+    @property
+    def isolated(self) -> bool:
+        """Whether kernels are built in processes of their own."""
+        return isinstance(self.device, Device) and (self.what == "code" or self.options.isolate)
+
+    def give_up(self) -> None:
+        """End all processes, from any thread."""
+        self.broken = True
+        for backend in self.backends:
+            backend.kill()
+
+    def build(self, part: Sequence[tuple[int, Any]]) -> list[tuple[int, Any]]:
+        """Build kernels that one process can build; return what came of each by its number."""
+        found: list[tuple[int, Any]] = []
+        with closing(self._opened()) as backend:
+            for number, request in part:
+                if self.broken:
+                    break
+                with self.lock:
+                    if self.progress is not None:
+                        self.progress(self.done, self.total, f"building {request.label}")
+                    self.done += 1
+                try:
+                    found.append((number, self._outcome(backend, request)))
+                except BaseException:
+                    self.broken = True
+                    raise
+        return found
+
+    def _opened(self) -> Any:
+        if not isinstance(self.device, Device) or not self.isolated:
+            return open_backend(self.device, self.options)
+        backend = IsolatedBackend(self.device, RunLimits(self.options.limit_s, self.options.build_limit_s))
+        self.backends.append(backend)
+        return backend
+
+    def _outcome(self, backend: Any, request: Any) -> Any:
+        """Return machine code, what the kernel takes, or why there is none."""
+        try:
+            if self.what == "code":
+                return backend.code(request)
+            # A fake device builds nothing that could take anything.
+            resources = getattr(backend.build(request), "resources", None)
+        except PerflexError as error:
+            return _failure(request.label, error)
+        if resources is None:
+            msg = f"{self.device} does not tell what kernels take; leave out features such as f_registers"
+            raise DeviceError(msg, device=self.device)
+        return resources
+
+
+def _failure(label: str, error: PerflexError) -> MeasurementFailure:
+    """Return what an error means for one kernel."""
+    if isinstance(error, DeviceError):
+        raise error  # without the device no other kernel would build either
+    return MeasurementFailure(label, error.message, "prepare", error)
+
+
+def _key(job: SizedKernel, device: TimedDevice, what: _What, options: TimingOptions) -> str:
+    """Return under what it is kept; empty where a kernel cannot be told from others, or the device is a user's own."""
+    if not isinstance(device, Device):
+        return ""
+    try:
+        key = measurement_key(job, anywhere(device), options)
+    except MeasurementError:
+        return ""
+    # Drivers compile as their variables say, for another instruction set, say.
+    variables = sorted(item for item in os.environ.items() if item[0].startswith(_VARIABLES))
+    return key_of(what, key.kernel, key.sizes, key.device, key.driver, variables)
+
+
+@dataclass(frozen=True)
+class _KeptProgram:
+    """A `CompiledProgram` of a device, which is none for a GPU of AMD's."""
+
+    name: str
+    runtime: str
+    functions: tuple[Function, ...]
+    arguments: tuple[Argument, ...]
+    gpu: GpuCode | None
+
+
+def _kept(key: str, what: _What) -> tuple[CompiledProgram, ...] | Resources | None:
+    if what == "resources":
+        return kept(key, Resources)
+    found = kept(key, tuple[_KeptProgram, ...])
+    return None if found is None else tuple(CompiledProgram(**vars(one)) for one in found)

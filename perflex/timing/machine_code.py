@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from perflex.child_process import ChildLostError, RemoteProcess
@@ -16,6 +17,7 @@ from perflex.machines.files import load_machine
 from perflex.progress import progress_shown
 from perflex.timing.launch.amd_code import amd_compilation
 from perflex.timing.launch.cuda_code import compilation
+from perflex.timing.launch.kept_code import keep, kept
 from perflex.timing.results import MeasurementFailure
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def machine_code(
 ) -> list[Outcome]:
     """Compile kernels for a GPU of NVIDIA's or AMD's that need not be there.
 
-    Many kernels are compiled by a process for each core. What comes of it stays in perflex's cache folder, by source
+    Many kernels are compiled by a process for each core. What comes of it is kept in the store, by source
     text, options, architecture and compiler. For NVIDIA's GPUs, kernels in OpenCL C are compiled as CUDA C++; for
     AMD's, by LLVM's clang, those in CUDA C as HIP: as close as that comes to what a driver's compiler makes of them. Of
     code for AMD's GPUs is kept what kernels take, but not their instructions.
@@ -140,14 +142,14 @@ class _Compilers:
             failed: Future[tuple[CompiledProgram, ...]] = Future()
             failed.set_exception(error)
             return failed
-        return self._pool.submit(self._code, one)
+        # The store in use is that of this thread.
+        return self._pool.submit(copy_context().run, self._code, one)
 
     def _code(self, one: Compilation | AmdCompilation) -> tuple[CompiledProgram, ...]:
-        # What a kind of compilation keeps it takes itself.
-        found: Any = one.kept()
+        found: Any = kept(one.key, one.made)
         if found is None:
             found = self._compiled(one)
-            one.keep(found)
+            keep(one.key, found)
         return one.code(found)
 
     def _compiled(self, one: Compilation | AmdCompilation) -> Any:

@@ -12,7 +12,8 @@ import pytest
 from perflex.__main__ import main
 from perflex.errors import PerflexWarning
 from perflex.store.contents import COLUMNS, utc
-from perflex.store.records import Failure, MeasurementKey, Sample, SystemActivity, insert
+from perflex.store.records import Failure, MeasurementKey, Sample, SystemActivity
+from perflex.store.rows import insert
 from perflex.store.store import Store
 
 DAY = 86400.0
@@ -46,7 +47,7 @@ def run(store, *words):
 
 
 def test_list(store, capsys):
-    store.write_counts(lambda connection: insert(connection, "scops", ("digest", "twelve bytes")))
+    store.write_made(lambda connection: insert(connection, "scops", ("digest", "twelve bytes")))
     # Times that no calendar has.
     store.add(replace(SMALL, device="Odd"), Sample(1e-3, 1, 1e18, "clock", 0))
     assert run(store, "list") == run(store, "export") == run(store, "verify") == 0
@@ -58,6 +59,7 @@ def test_list(store, capsys):
     assert shown.index("Intel OpenCL: Some CPU") < shown.index("PoCL: Some CPU")
     assert "11 samples and 1 failure," in shown
     assert "0 kernels, 1 descriptions, 0 portions" in shown
+    assert "machine code, too: of 0 kernels, 0.0 MB" in shown
 
 
 def rows_of(text):
@@ -81,7 +83,7 @@ def test_disturbed_samples(store, capsys):
     found = json.loads(capsys.readouterr().out)
     kernels = found["kernels"]
     assert (found["path"], found["set_aside"]) == (str(store.path), [])
-    assert found["counts"] == {"kernels": 0, "scops": 0, "counts": 0, "text_bytes": 0}
+    assert found["counts"] == {"kernels": 0, "scops": 0, "counts": 0, "code": 0, "text_bytes": 0, "code_bytes": 0}
     assert [(k["label"], k["samples"], k["disturbed"], k["failures"], k["median_s"]) for k in kernels] == [
         ("square(n=16)", 6, 1, 0, pytest.approx(3e-3)),
         ("square(n=64)", 3, 0, 1, pytest.approx(8e-3)),
@@ -93,13 +95,13 @@ def test_disturbed_samples(store, capsys):
     names = ("seconds", "elapsed_s", "processor_s", "waited_s", "switches", "throttled")
     assert [row[name] for name in names] == ["0.009000000000000001", "0.5", "", "0.25", "7", "false"]
     assert [row["disturbed"] for row in rows].count("false") == 10
-    assert rows[-1]["disturbed"] == ""
+    assert [row["disturbed"] for row in rows if row["record"] == "failure"] == [""]
     lines = lines_of(store)
     [line] = [line for line in lines if line.get("disturbed")]
     assert {name: line[name] for name in vars(facts) if name in line} == {
         "elapsed_s": 0.5, "waited_s": 0.25, "switches": 7, "throttled": False,
     }  # fmt: skip
-    assert "disturbed" not in lines[-1]
+    assert ["disturbed" in line for line in lines if line["record"] == "failure"] == [False]
 
 
 def test_the_store_in_use_is_the_default(store, monkeypatch, capsys):
@@ -144,9 +146,9 @@ def test_export_to_a_full_disk(store, tmp_path, capsys):
 def damage(store):
     store.close()
     connection = sqlite3.connect(store.path)
-    connection.execute("UPDATE samples SET launches = 3 WHERE number = 4")
+    connection.execute("UPDATE records SET started = 3 WHERE number = 4")
     connection.execute("PRAGMA foreign_keys=OFF")
-    connection.execute("DELETE FROM measurement_keys WHERE device LIKE 'PoCL%'")
+    connection.execute("DELETE FROM measurement_keys WHERE data LIKE '%PoCL%'")
     connection.commit()
     connection.close()
 
@@ -157,7 +159,7 @@ def test_verify_tells_what_is_wrong(store, capsys):
     assert run(store, "verify") == 1
     shown = capsys.readouterr()
     assert f"{store.path} is damaged: 9 samples and 1 failure can be read in order" in shown.out
-    assert "    row 4 of samples is not what was written" in shown.out
+    assert "    row 4 of records is not what was written" in shown.out
     advice = "'perflex store export' writes what can be read; then delete or move"
     assert shown.err == f"{advice} {store.path}, and measure again\n"
     assert store.path.read_bytes() == before
@@ -210,7 +212,9 @@ def test_prune_shows_before_it_deletes(store, capsys):
 def test_what_prune_takes(store, words, left):
     assert run(store, "prune", *words, "--yes") == 0
     kept = [store.earlier(key) for key in (SMALL, LARGE, ELSEWHERE)]
-    failures = store.use(lambda connection: connection.execute("SELECT count(*) FROM failures").fetchone()[0])
+    failures = store.use(
+        lambda connection: connection.execute("SELECT count(*) FROM records WHERE round IS NULL").fetchone()[0]
+    )
     assert (*map(len, kept), failures) == left
     # Those added last stay.
     assert [row.round for row in kept[0]] == list(range(5 - left[0], 5))

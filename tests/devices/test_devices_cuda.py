@@ -198,9 +198,10 @@ def test_spills_of_a_binary_that_was_kept_are_asked_for(fake_gpu, monkeypatch):
     job = SizedKernel(vector(), {"n": 64}, "x")
     monkeypatch.setenv("FAKE_CUDA_KEPT", "1")
     monkeypatch.setenv("FAKE_CUDA_SPILLS", "16")
-    assert resource_use([job], fake_gpu, TimingOptions(isolate=False)) == [Resources(32, 0, 0, 0)]
-    monkeypatch.setenv("FAKE_CUDA_PRIVATE", "24")
-    assert resource_use([job], fake_gpu, TimingOptions(isolate=False)) == [Resources(32, 24, 16, 0)]
+    with using_store("off"):
+        assert resource_use([job], fake_gpu, TimingOptions(isolate=False)) == [Resources(32, 0, 0, 0)]
+        monkeypatch.setenv("FAKE_CUDA_PRIVATE", "24")
+        assert resource_use([job], fake_gpu, TimingOptions(isolate=False)) == [Resources(32, 24, 16, 0)]
     assert not sys.modules["cupy._compiler"].PROGRAMS
 
 

@@ -12,8 +12,9 @@ import pytest
 from perflex import Model, RunOptions, TimingOptions, calibrate, gather_feature_values, using_store
 from perflex.errors import CalibrationError, MeasurementError, StoreError
 from perflex.store import resume
-from perflex.store.records import MeasurementKey, Sample, insert
-from perflex.store.resume import RecordOnly, RunRecorder, recording, work_digest
+from perflex.store.records import MeasurementKey, Sample
+from perflex.store.resume import RecordOnly, RunRecorder, resumable, work_digest
+from perflex.store.rows import insert
 from perflex.store.store import Store
 from perflex.testing import FakeDevice
 from support.elsewhere import device_of_workers
@@ -54,7 +55,7 @@ def stop_at(step):
 
 
 def samples_in(place):
-    count = "SELECT count(*) FROM samples"
+    count = "SELECT count(*) FROM records WHERE round NOT NULL"
     return Store(place).use(lambda connection: connection.execute(count).fetchone()[0])
 
 
@@ -229,8 +230,8 @@ def test_a_run_begun_while_another_notes_its_session_does_not_take_it(tmp_path, 
     key = MeasurementKey("digest", (("n", 512),), "device", "driver", "conditions")
     first.add(key, Sample(1e-3, 1, 1.7e9, "session", 0))
     assert len(others) == 2
-    assert first.is_of("session")
-    assert not any(other.is_of("session") for other in others)
+    assert first.earlier(key) == (Sample(1e-3, 1, 1.7e9, "session", 0),)
+    assert not any(other.earlier(key) for other in list(others))
 
 
 @pytest.mark.parametrize(
@@ -240,13 +241,13 @@ def test_a_run_begun_while_another_notes_its_session_does_not_take_it(tmp_path, 
 def test_times_that_do_not_do_are_measured_anew(tmp_path, error, measured, kept):
     key = MeasurementKey("digest", (("n", 512),), "device", "driver", "conditions")
     with using_store(tmp_path / "store.sqlite"):
-        with suppress(type(error)), recording("device", ["model"]) as recorder:
+        with suppress(type(error)), resumable("device", ["model"]) as recorder:
             recorder.add(key, Sample(1e-3, 1, 1.7e9, "session", 0))
             if measured:
-                with recording("device", ["kernel"]):
+                with resumable("device", ["kernel"]):
                     pass
             raise error
-        with recording("device", ["model"]) as again:
+        with resumable("device", ["model"]) as again:
             assert len(again.earlier(key)) == kept
 
 
@@ -291,7 +292,7 @@ def test_the_order_of_kernels_does_not_matter_to_what_the_work_is():
 
 
 def test_without_a_store_nothing_is_kept(kernels):
-    with using_store("off"), recording("device", ["a"]) as recorder:
+    with using_store("off"), resumable("device", ["a"]) as recorder:
         assert recorder is None
     assert gathered("off", kernels).timing.samples_resumed == 0
 

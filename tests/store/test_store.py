@@ -17,8 +17,9 @@ import pytest
 
 from perflex import using_store
 from perflex.errors import PerflexWarning, StoreError
-from perflex.store.contents import COLUMNS, all_rows, counts_size, overview
-from perflex.store.records import APPLICATION, FORMAT, Failure, MeasurementKey, Sample, SystemActivity, insert
+from perflex.store.contents import COLUMNS, all_rows, overview, remove, size_of_made
+from perflex.store.records import Failure, MeasurementKey, Sample, SystemActivity
+from perflex.store.rows import APPLICATION, FORMAT, insert
 from perflex.store.store import Store, current_store, required_store, store_at
 
 KEY = MeasurementKey("digest", (("n", 512), ("m", 64)), "Some platform: some device", "1.0", "warmups=1")
@@ -41,11 +42,11 @@ def failure(kind="hang", **changes):
 
 
 def add_counts(store, *texts):
-    store.write_counts(lambda connection: [insert(connection, "counts", ("scop", "version", text)) for text in texts])
+    store.write_made(lambda connection: [insert(connection, "counts", ("scop", "version", text)) for text in texts])
 
 
 def counts(store):
-    return [row[2] for row in store.read_counts("counts", "ORDER BY rowid", ())]
+    return [row[2] for row in store.read_made("counts", "ORDER BY rowid", ())]
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ def test_nothing_is_kept_twice(store):
 @pytest.mark.parametrize(
     ("given", "kept"),
     [(None, None), (FULL, FULL), (NUMPY, PLAIN), (SystemActivity(others_s=0.0), SystemActivity(others_s=0.0)),
-     (SystemActivity(throttled=False), SystemActivity(throttled=False)), (SystemActivity(), None)],
+     (SystemActivity(throttled=False), SystemActivity(throttled=False)), (SystemActivity(), SystemActivity())],
     ids=["none", "all", "numpy", "zero", "false", "nothing known"],
 )  # fmt: skip
 def test_what_the_system_reported_comes_back(store, given, kept, disturbed):
@@ -111,6 +112,24 @@ def test_what_the_system_reported_comes_back(store, given, kept, disturbed):
     types = {type(value) for value in vars(found.activity or SystemActivity()).values() if value is not None}
     assert types <= {float, int, bool}
     assert store.examine().problems == ()
+
+
+def test_fields_may_come_and_go(store):
+    """Facts of a sample that another version knows are left out, those that it does not know have their defaults."""
+    store.add(KEY, sample(0))
+    data = '{"seconds":0.002,"launches":1,"started":1700000001,"session":"session","round":1,"clock_hz":1e9'
+    store.use(add_row(2, 1, f'{data},"activity":{{"waited_s":0.5,"temperature":60}}}}'), writes=True)
+    assert store.earlier(KEY) == (sample(0), sample(1, activity=SystemActivity(waited_s=0.5)))
+
+
+def add_row(number, turn, data):
+    """Add a row beside the first."""
+
+    def write(connection):
+        ((key, session),) = connection.execute("SELECT key, session FROM records").fetchall()
+        insert(connection, "records", (number, key, session, turn, 1.7e9, data))
+
+    return write
 
 
 def test_a_failure_counts_until_a_sample_comes(store):
@@ -249,13 +268,13 @@ def test_a_store_of_an_earlier_format_is_set_aside_where_it_is_used(store):
         connection.execute(f"PRAGMA application_id={APPLICATION}")
         connection.execute("PRAGMA user_version=4")
     before = store.path.read_bytes()
-    for read in (overview, counts_size, Store.examine, lambda one: list(all_rows(one))):
+    for read in (overview, size_of_made, Store.examine, remove, lambda one: list(all_rows(one))):
         with pytest.raises(
             StoreError, match=r"written by an older perflex \(format 4, this one knows \d\); the next com"
         ):
             read(store)
     assert [path.read_bytes() for path in store.path.parent.iterdir()] == [before]
-    with pytest.warns(PerflexWarning, match=r"an older perflex \(format 4, .*\); it is now .*\.format-"):
+    with pytest.warns(PerflexWarning, match=r"an older perflex \(format 4, .*\); it is now .*\.aside-"):
         store.add(KEY, sample(0))
     assert store.earlier(KEY) == samples(1)
     [aside] = store.set_asides()
@@ -278,7 +297,6 @@ def test_hosts_that_share_a_file_need_no_shared_memory(store, monkeypatch, local
 @pytest.mark.machine
 def test_a_locked_file(store, monkeypatch):
     monkeypatch.setattr("perflex.store.file.BUSY_S", 0.02)
-    monkeypatch.setattr("perflex.store.store.BUSY_S", 0.02)
     store.add(KEY, sample(0))
     add_counts(store, "one")
     with closing(sqlite3.connect(store.path, isolation_level=None)) as holder:

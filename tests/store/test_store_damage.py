@@ -9,8 +9,9 @@ import pytest
 
 from perflex.errors import PerflexWarning, StoreError
 from perflex.store.contents import all_rows, overview
-from perflex.store.records import TABLES, Failure, MeasurementKey, Sample, insert
+from perflex.store.records import Failure, MeasurementKey, Sample
 from perflex.store.resume import RunRecorder
+from perflex.store.rows import TABLES, insert
 from perflex.store.store import Store
 
 KEY = MeasurementKey("digest", (("n", 512), ("m", 64)), "Some platform: some device", "1.0", "warmups=1")
@@ -115,9 +116,10 @@ def test_an_empty_file_becomes_a_store(tmp_path):
 def test_every_changed_value_is_noticed(path, table):
     """Each column of each table, by SQL: no check of SQLite's own notices it."""
     store = Store(path)
-    store.write_counts(lambda connection: insert(connection, "scops", ("digest", "text")))
-    store.write_counts(lambda connection: insert(connection, "kernels", ("key", "digest", "version")))
-    store.write_counts(lambda connection: insert(connection, "counts", ("digest", "version", "text")))
+    store.write_made(lambda connection: insert(connection, "scops", ("digest", "text")))
+    store.write_made(lambda connection: insert(connection, "kernels", ("key", "digest", "version")))
+    store.write_made(lambda connection: insert(connection, "counts", ("digest", "version", "text")))
+    store.write_made(lambda connection: insert(connection, "code", ("key", 1.7e9, b"content")))
     store.close()
     before = path.read_bytes()
     with closing(sqlite3.connect(path)) as connection:
@@ -125,7 +127,8 @@ def test_every_changed_value_is_noticed(path, table):
     for column in columns:
         path.write_bytes(before)
         changed = (
-            f"CASE typeof({column}) WHEN 'text' THEN {column} || 'x' WHEN 'null' THEN 1 ELSE {column} + 100000 END"
+            f"CASE typeof({column}) WHEN 'text' THEN {column} || 'x' WHEN 'blob' THEN x'00' WHEN 'null' THEN 1 "
+            f"ELSE {column} + 100000 END"
         )
         edit(path, f"UPDATE {table} SET {column} = {changed} WHERE rowid = (SELECT max(rowid) FROM {table})")  # noqa: S608
         [problem] = Store(path).examine().problems
@@ -133,13 +136,13 @@ def test_every_changed_value_is_noticed(path, table):
 
 
 def test_a_row_that_is_not_what_was_written_is_left_out(path):
-    edit(path, "UPDATE samples SET seconds = 12.5 WHERE number = 17")
+    edit(path, "UPDATE records SET data = replace(data, 'seconds\":0', 'seconds\":9') WHERE number = 17")
     edit(path, "UPDATE measurement_keys SET label = 'stencil' WHERE label = 'matmul'")
     edit(path, "UPDATE unfinished_work SET work = 'other work'")
     store = Store(path)
     with pytest.warns(PerflexWarning) as caught:
         rows = list(all_rows(store))
-    assert {str(one.message).partition(":")[2].split()[2] for one in caught} == {"samples", "measurement_keys"}
+    assert {str(one.message).partition(":")[2].split()[2] for one in caught} == {"records", "measurement_keys"}
     assert [row["seconds"] for row in rows[:-50]] == [one.seconds for one in samples(COUNT) if one.round != 16]
     # The kernel's name is lost, and known again when it is measured again.
     assert {row["label"] for row in rows} == {"", "stencil"}

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import loopy as lp
 import pytest
+from _pytest.outcomes import Failed
 
-from perflex import load_machine, machine_code, source_kernel
+from perflex import load_machine, machine_code, source_kernel, using_store
 from perflex.errors import MachineError, MissingExtraError
 from perflex.features import Target
 from perflex.timing import machine_code as module
-from perflex.timing.launch import kept_code
 from perflex.timing.results import MeasurementFailure
 
 SCALED = "__global__ void scaled(float *x, int n) { x[blockIdx.x * blockDim.x + threadIdx.x] *= %s; }"
@@ -36,8 +36,8 @@ def too_large():
 
 
 @pytest.fixture(autouse=True)
-def _empty_cache(monkeypatch, tmp_path):
-    monkeypatch.setattr(kept_code, "own_cache", lambda: tmp_path)
+def _empty_store(monkeypatch, tmp_path):
+    monkeypatch.setenv("PERFLEX_STORE", str(tmp_path / "store.sqlite"))
     try:
         module.compiler_of("sm_90")
     except MissingExtraError as missing:
@@ -82,6 +82,9 @@ def test_what_was_compiled_is_not_compiled_again(monkeypatch, tmp_path):
     with monkeypatch.context() as patched:
         patched.setattr(module, "RemoteProcess", lambda: pytest.fail("it was compiled before"))
         assert machine_code([scaled("2.0f")], "H100-SXM") == [first]
+        # The store of this thread, whichever thread compiles.
+        with using_store("off"), pytest.raises(Failed, match="it was compiled before"):
+            machine_code([scaled("2.0f")], "H100-SXM")
     # A compiler that crashes fails that kernel alone.
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\necho broken >&2\nexit 1\n", encoding="ascii")

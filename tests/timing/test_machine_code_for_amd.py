@@ -7,7 +7,6 @@ from perflex import Calibration, machine_code, source_kernel, with_code
 from perflex.errors import EnvironmentSetupError
 from perflex.features import Target
 from perflex.timing import machine_code as module
-from perflex.timing.launch import kept_code
 from perflex.timing.results import MeasurementFailure
 
 pytestmark = pytest.mark.machine
@@ -41,8 +40,8 @@ def scaled(by, **more):
 
 
 @pytest.fixture(autouse=True)
-def _empty_cache(monkeypatch, tmp_path):
-    monkeypatch.setattr(kept_code, "own_cache", lambda: tmp_path)
+def _empty_store(monkeypatch, tmp_path):
+    monkeypatch.setenv("PERFLEX_STORE", str(tmp_path / "store.sqlite"))
     try:
         module.amd_compiler("gfx906")
     except EnvironmentSetupError as missing:

@@ -23,7 +23,7 @@ from perflex.features.sized_kernel import sized_kernels
 from perflex.fit.options import ParameterPrior, Prior
 from perflex.fit.posterior import fit_with_prior
 from perflex.fit.table import FeatureInfo
-from perflex.store.resume import RecordOnly, recording
+from perflex.store.resume import RecordOnly, resumable
 from perflex.timing.measuring import measure
 from perflex.timing.results import Measured, MeasurementFailure, Timing
 from perflex.timing.rounds import shortest_sample_s
@@ -217,7 +217,7 @@ def measure_within_budget(
     # Some kernels may have been left out while counting, so labels, not positions, tie rows to kernels.
     rows = {row.label: row for row in sized_kernels(kernels)}
     jobs = [rows[label] for label in counted.kernels]
-    with recording(identity(measuring.device), counted.kernels) as recorder:
+    with resumable(identity(measuring.device), counted.kernels) as recorder:
         pool = KernelPool(counted, jobs, measuring, None if recorder is None else RecordOnly(recorder))
         batches = _Batches(model, pool, measuring, budget_s)
         everything_s = batches.probe()

@@ -23,7 +23,7 @@ from perflex.compiled.elf import elf_object
 from perflex.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from perflex.compiled.elf import ElfObject
 
@@ -252,7 +252,7 @@ class Compiled:
 
     cubin: bytes
     log: str
-    names: Mapping[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

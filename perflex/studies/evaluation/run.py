@@ -18,7 +18,7 @@ from perflex.devices.device import identity
 from perflex.errors import CalibrationError, MachineError, PerflexWarning, warn
 from perflex.features.sized_kernel import SizedKernel
 from perflex.progress import RunOptions
-from perflex.store.resume import RecordOnly, recording
+from perflex.store.resume import RecordOnly, resumable
 from perflex.studies.evaluation.baselines import (
     BASELINES,
     Peaks,
@@ -72,7 +72,7 @@ def evaluate_device(
     The model is one of `perflex.studies.evaluation.studies.OVERLAPS`; by default it is chosen for each study.
     """
     options = timing or study_timing()
-    with recording(identity(device), [study.name for study in studies]) as recorder:
+    with resumable(identity(device), [study.name for study in studies]) as recorder:
         return _evaluated(device, studies, options, model, progress, executor, recorder)
 
 

@@ -2,47 +2,32 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perflex.compiled.amd import AmdCode, AmdCompiled, AmdFacts, PrivateMoves, amd_compiler, compile_amd
+from perflex.compiled.amd import AmdCode, AmdCompiled, AmdFacts, amd_compiler, compile_amd
 from perflex.compiled.program import CompiledProgram
 from perflex.errors import MeasurementError
 from perflex.timing.launch.cuda_code import argument_of, why_not
-from perflex.timing.launch.kept_code import keep, kept, place_of
+from perflex.timing.launch.kept_code import key_of
 from perflex.timing.launch.plan import size_launch
 from perflex.timing.launch.source_plan import compile_plan_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from perflex.features.sized_kernel import SizedKernel
     from perflex.timing.launch.plan import DeviceProgram, SizedLaunch
 
 
 @dataclass(frozen=True)
 class AmdCompilation:
-    """A kernel to be compiled, with what clang is given and the file where what comes of it is kept."""
+    """A kernel to be compiled, with what clang is given and the key under which what comes of it is kept."""
 
     label: str
     arguments: tuple[str, str, str, tuple[str, ...]]
-    place: Path
+    key: str
     programs: tuple[DeviceProgram, ...]
     launch: SizedLaunch
-    make = staticmethod(compile_amd)
-
-    def kept(self) -> AmdCompiled | None:
-        """Return what was compiled before of the same text; None where nothing is kept."""
-        found = kept(self.place)
-        with suppress(KeyError, TypeError):
-            kernels = ({**one, "moves": PrivateMoves(**one["moves"])} for one in found["kernels"])
-            return AmdCompiled(tuple(AmdFacts(**one) for one in kernels), found["log"])
-        return None
-
-    def keep(self, made: AmdCompiled) -> None:
-        """Keep what was compiled."""
-        keep(self.place, asdict(made))
+    make, made = staticmethod(compile_amd), AmdCompiled
 
     def code(self, compiled: AmdCompiled) -> tuple[CompiledProgram, ...]:
         """Return the code of its device programs; a MeasurementError where it does not compile."""
@@ -70,5 +55,5 @@ def amd_compilation(job: SizedKernel, architecture: str) -> AmdCompilation:
     """Return what compiling a kernel takes; errors as `compile_plan_of`."""
     plan, language = compile_plan_of(job, "clang")
     arguments = plan.source, language, architecture, plan.options
-    place = place_of(*arguments, amd_compiler(architecture).version)
-    return AmdCompilation(job.label, arguments, place, tuple(plan.programs), size_launch(plan, job.sizes, job.label))
+    key = key_of(*arguments, amd_compiler(architecture).version)
+    return AmdCompilation(job.label, arguments, key, tuple(plan.programs), size_launch(plan, job.sizes, job.label))

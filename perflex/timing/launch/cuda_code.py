@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from perflex.compiled.nvidia.cubin import Compiled, GpuCode, compile_cuda, compiler_of
 from perflex.compiled.program import Argument, CompiledProgram
 from perflex.errors import MeasurementError
 from perflex.machines.residency import resources_in_log
-from perflex.timing.launch.kept_code import keep, kept, place_of
+from perflex.timing.launch.kept_code import key_of
 from perflex.timing.launch.plan import size_launch
 from perflex.timing.launch.source_plan import compile_plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from perflex.features.sized_kernel import SizedKernel
     from perflex.timing.launch.plan import Code, SizedLaunch
@@ -31,25 +29,14 @@ _MESSAGE_LINES = 4
 
 @dataclass(frozen=True)
 class Compilation:
-    """A kernel to be compiled, with what NVRTC is given and the file where what comes of it is kept."""
+    """A kernel to be compiled, with what NVRTC is given and the key under which what comes of it is kept."""
 
     label: str
     arguments: tuple[str, str, tuple[str, ...], tuple[str, ...]]
-    place: Path
+    key: str
     programs: Sequence[tuple[str, tuple[str, ...]]]
     launch: SizedLaunch
-    make = staticmethod(compile_cuda)
-
-    def kept(self) -> Compiled | None:
-        """Return what was compiled before of the same text; None where nothing is kept."""
-        found = kept(self.place)
-        with suppress(KeyError, TypeError, ValueError):
-            return Compiled(base64.b64decode(found["cubin"]), found["log"], found["names"])
-        return None
-
-    def keep(self, made: Compiled) -> None:
-        """Keep what was compiled."""
-        keep(self.place, {"cubin": base64.b64encode(made.cubin).decode(), "log": made.log, "names": dict(made.names)})
+    make, made = staticmethod(compile_cuda), Compiled
 
     def code(self, compiled: Compiled) -> tuple[CompiledProgram, ...]:
         """Return the code of its device programs; a MeasurementError where it does not compile."""
@@ -80,23 +67,19 @@ def _compilation(
 ) -> Compilation:
     added = () if any(option.startswith("-ftz=") for option in code.options) else ADDED
     arguments = code.source, architecture, (*OPTIONS, *added, *code.options), code.kernels
-    return Compilation(label, arguments, place_of(*arguments, compiler_of(architecture).version), programs, launch)
+    return Compilation(label, arguments, key_of(*arguments, compiler_of(architecture).version), programs, launch)
 
 
 def cuda_programs(
     code: Code, programs: Sequence[tuple[str, tuple[str, ...]]], launch: SizedLaunch, architecture: str, label: str
 ) -> tuple[CompiledProgram, ...]:
     """Compile CUDA C++ and return the code of its kernels."""
-    return compiled_here(_compilation(code, programs, launch, architecture, label))
+    one = _compilation(code, programs, launch, architecture, label)
+    return one.code(_compiled_here(*one.arguments))
 
 
-def compiled_here(one: Compilation) -> tuple[CompiledProgram, ...]:
-    """Compile in this process what is not kept, and return the code."""
-    found = one.kept()
-    if found is None:
-        found = one.make(*one.arguments)
-        one.keep(found)
-    return one.code(found)
+# Kernels differ in sizes alone, often; who asked for them keeps their code.
+_compiled_here = lru_cache(maxsize=16)(compile_cuda)
 
 
 def why_not(label: str, architecture: str, log: str) -> MeasurementError:

@@ -1,58 +1,59 @@
-"""Machine code in perflex's cache folder, by a text of all that it follows from; what nobody asks for is removed."""
+"""What compilers made, kept in the store by all that it follows from; what nobody asks for is removed."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import time
 from contextlib import suppress
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
-from perflex.caches import own_cache
-from perflex.errors import FileFormatError
-from perflex.file_io import read_bytes, writing
+import msgspec
+
+from perflex.store.rows import insert
+from perflex.store.store import current_store
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from sqlite3 import Connection
+
+_Made = TypeVar("_Made")
 
 # Part of every key: counts what changes in how code is read or kept.
-_SCHEME = 4
-_KEPT_S = 30 * 86400
+_SCHEME = 5
+_DAY_S = 86400
+_KEPT_S = 30 * _DAY_S
+_REPLACE = """
+    ON CONFLICT (digest) DO UPDATE
+    SET used = excluded.used, content = excluded.content, checksum = excluded.checksum
+"""
 
 
-def place_of(*parts: object) -> Path:
-    """Return the file for code that follows from these."""
-    digest = hashlib.sha256(repr((_SCHEME, *parts)).encode("utf-8", "surrogatepass")).hexdigest()
-    return own_cache() / "code" / digest[:2] / f"{digest}.json"
+def key_of(*parts: object) -> str:
+    """Return the key of what follows from these."""
+    return hashlib.sha256(repr((_SCHEME, *parts)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def kept(path: Path) -> Any:
-    """Return what a file holds; None where there is none that can be read."""
-    if not path.is_file():
+def kept(key: str, kind: type[_Made]) -> _Made | None:
+    """Return what was kept, of dataclasses that msgspec knows; None where there is nothing that can be read."""
+    if not key or (store := current_store()) is None:
         return None
-    with suppress(OSError):  # a folder that is only read
-        os.utime(path)
-    with suppress(FileFormatError, OSError, ValueError):
-        return json.loads(read_bytes(path))
+    for _, used, content, _ in store.read_made("code", "WHERE digest = ?", (key,)):
+        with suppress(msgspec.DecodeError):
+            made = msgspec.msgpack.decode(content, type=kind)
+            if time.time() - used > _DAY_S:
+                keep(key, made)
+            return made
     return None
 
 
-def keep(path: Path, content: object) -> None:
-    """Write a file. A cache that cannot be written costs a build the next time, nothing else."""
-    with suppress(FileFormatError, OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with writing(path) as stream:
-            json.dump(content, stream)
-        _remove_unused(path.parents[1])
+def keep(key: str, made: object) -> None:
+    """Keep what was made; nothing happens where the key is empty, or the store is switched off."""
+    if not key or (store := current_store()) is None:
+        return
+    now, first, content = time.time(), store.first_time("code"), msgspec.msgpack.encode(made)
 
+    def write(connection: Connection) -> None:
+        insert(connection, "code", (key, now, content), _REPLACE)
+        if first:
+            connection.execute("DELETE FROM code WHERE used < ?", (now - _KEPT_S,))
 
-@cache
-def _remove_unused(folder: Path) -> None:
-    """Remove code that nobody has asked for since a month; once in a process."""
-    latest = time.time() - _KEPT_S
-    for path in folder.glob("*/*.json"):
-        with suppress(OSError):  # another process has removed it
-            if path.stat().st_mtime < latest:
-                path.unlink()
+    store.write_made(write)

@@ -105,7 +105,8 @@ def store(tmp_path):
 
 def sample_rows(store):
     """Return what each sample in the store belongs to; none is there twice."""
-    rows = store.use(lambda connection: connection.execute("SELECT key, session, round FROM samples").fetchall())
+    query = "SELECT key, session, round FROM records WHERE round NOT NULL"
+    rows = store.use(lambda connection: connection.execute(query).fetchall())
     assert len(rows) == len(set(rows))
     return rows
 

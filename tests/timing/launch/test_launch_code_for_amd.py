@@ -1,6 +1,7 @@
 """Kernels that were compiled for AMD's GPUs: found in what the compiler says, kept, and counted by it."""
 
 from dataclasses import replace
+from typing import get_type_hints
 
 import pytest
 
@@ -24,14 +25,14 @@ kernel void tiles(global float *x, int n) {
 }"""
 
 
-MOVES = amd_code.PrivateMoves(stores=1, looped_loads=1, looped_barriers=2)
+MOVES = get_type_hints(amd_code.AmdFacts)["moves"](stores=1, looped_loads=1, looped_barriers=2)
 FACTS = amd_code.AmdFacts("tiles", 6, 8, 4, MOVES, 512, "digest")
 SIZES = {"n": 10}
 
 
 @pytest.fixture
 def one(monkeypatch, tmp_path):
-    monkeypatch.setattr(kept_code, "own_cache", lambda: tmp_path)
+    monkeypatch.setenv("PERFLEX_STORE", str(tmp_path / "store.sqlite"))
     monkeypatch.setattr(amd_code, "amd_compiler", lambda _: type("Compiler", (), {"version": "none"}))
     kernel = source_kernel(SOURCE, "tiles", local=128, groups=4, language="opencl")
     (job,) = machine_code.sized_kernels([(kernel, SIZES)])
@@ -49,10 +50,10 @@ def value(name, code=None):
 
 def test_kernels_are_compiled_once_and_take_what_their_code_says(one):
     assert one.arguments[1:3] == ("opencl", "gfx906")
-    assert one.kept() is None
-    one.keep(made(FACTS))
-    assert one.kept() == made(FACTS)
-    code = one.code(one.kept())
+    assert kept_code.kept(one.key, one.made) is None
+    kept_code.keep(one.key, made(FACTS))
+    assert kept_code.kept(one.key, one.made) == made(FACTS)
+    code = one.code(made(FACTS))
     built = Target(code=code).built
     assert (built.registers, built.private_bytes, built.spill_bytes, built.local_bytes) == (6, 8, 4, 512)
     assert (code[0].gpu.groups, code[0].gpu.work_group) == ((4,), (128,))

@@ -6,7 +6,7 @@ import pytest
 from perflex.errors import MeasurementError, MissingExtraError
 from perflex.features import SizedKernel, source_kernel
 from perflex.timing.launch.cuda import CudaBackend
-from perflex.timing.launch.cuda_code import compilation, compiled_here
+from perflex.timing.launch.cuda_code import compilation
 from perflex.timing.launch.request import launch_request
 from support.building import built
 from support.cuda_for_tests import fake_cupy, fake_gpu, state
@@ -126,7 +126,8 @@ def test_what_the_host_program_decides_is_refused(source, arguments, reason, fak
 )
 def test_nvidias_compiler_takes_them(made, sizes, entry, arguments):
     try:
-        [program] = compiled_here(compilation(SizedKernel(made, sizes, "x"), "sm_90"))
+        one = compilation(SizedKernel(made, sizes, "x"), "sm_90")
+        [program] = one.code(one.make(*one.arguments))
     except MissingExtraError as error:
         pytest.skip(error.message)
     assert program.gpu is not None
