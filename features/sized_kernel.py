@@ -87,7 +87,9 @@ def sized_kernels(kernels: Sequence[Any]) -> list[SizedKernel]:
     rows: list[SizedKernel] = []
     taken: set[str] = set()
     for entry in kernels:
-        if hasattr(entry, "kernel") and hasattr(entry, "sizes"):
+        if isinstance(entry, SizedKernel):
+            row = entry
+        elif hasattr(entry, "kernel") and hasattr(entry, "sizes"):
             row = SizedKernel(entry.kernel, entry.sizes, str(entry.name), str(entry.generator))
         else:
             if not (isinstance(entry, tuple) and len(entry) == 2 and hasattr(entry[1], "items")):

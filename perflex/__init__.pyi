@@ -63,7 +63,10 @@ from .studies.judged import Judgement as Judgement
 from .studies.judged import judge as judge
 from .timing.executors.dask import dask_executor as dask_executor
 from .timing.machine_code import machine_code as machine_code
-from .timing.measuring import time_kernel as time_kernel
 from .timing.options import TimingOptions as TimingOptions
+from .timing.results import Measured as Measured
+from .timing.results import MeasurementFailure as MeasurementFailure
 from .timing.results import Timing as Timing
+from .timing.time_kernels import time_kernel as time_kernel
+from .timing.time_kernels import time_kernels as time_kernels
 from .version import __version__ as __version__

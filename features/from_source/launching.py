@@ -107,7 +107,7 @@ def identity_of(kernel: SourceKernel) -> str:
         arguments = kernel.arguments
     stated = sorted((name, str(value)) for given in (kernel.trips, kernel.shapes) for name, value in given.items())
     name = (kernel.name, kernel.template_arguments)
-    parts = (kernel.language, lines, name, arguments, kernel.local, kernel.groups, stated)
+    parts = (kernel.language, lines, name, arguments, kernel.local, kernel.groups, stated, *kernel.options)
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -81,6 +81,8 @@ class SourceKernel:
         Subscripts that are stated by the text of the access.
     host_launch
         Line and text of the launch in the file's host code, where that was taken: ``"line 41: <<<n / 256, 256>>>"``.
+    options
+        Of the device's compiler.
     """
 
     path: Path
@@ -96,6 +98,7 @@ class SourceKernel:
     language: Language = "cuda"
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     host_launch: str = ""
+    options: tuple[str, ...] = ()
 
     def scop(self, sizes: Mapping[str, Any] | None = None) -> Scop:
         """Describe the kernel as a Scop.
@@ -308,9 +311,10 @@ atexit.register(_walked.cache_clear)
 
 
 class Written(TypedDict, total=False):
-    """What a source is written in, where neither the file's suffix nor its text says so."""
+    """What a source is written in, where neither its suffix nor its text says so; options of the device's compiler."""
 
     language: Language | None
+    options: Sequence[str]
 
 
 def source_kernel(
@@ -357,7 +361,9 @@ def source_kernel(
         of arrays that are accessed anywhere by name (``{"x": "n*m"}``), and subscripts by the text of the access
         (``{"x[col[j]]": "8*i + j"}``), of which ``"anywhere"`` means any element.
     **written
-        ``language="opencl"``, ``"cuda"`` or ``"hip"``, where neither the file's suffix nor its text says so.
+        ``language="opencl"``, ``"cuda"`` or ``"hip"``, where neither the file's suffix nor its text says so; and
+        ``options``, with which the device's compiler builds the kernel, such as ``["-cl-fast-relaxed-math"]`` or
+        ``["--use_fast_math"]``. They change its time and its compiled code, but nothing that is counted in the source.
 
     Returns
     -------
@@ -376,6 +382,7 @@ def source_kernel(
         msg = f"cannot read the kernel's name {name!r}; {words}"
         raise UnsupportedKernelError(msg)
     arguments = tuple(each.strip() for each in found[2].split(",")) if found[2] else ()
+    options = _compiler_options(found[1], written.pop("options", ()))
     language = written.pop("language", None) or language_of(path, text)
     if written:
         msg = f"source_kernel() got an unexpected keyword argument {next(iter(written))!r}"
@@ -423,7 +430,17 @@ def source_kernel(
         language,
         stand_ins,
         "" if taken is None else f"line {taken.line}: {taken.text}",
+        options,
     )
+
+
+def _compiler_options(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    """Return options of the device's compiler; those that change what is counted are stated otherwise."""
+    options = (given,) if isinstance(given, str) else tuple(map(str, given))
+    if counted := [option for option in options if option.startswith(("-D", "-I", "-U", "--define", "--include"))]:
+        msg = f"kernel {name!r}: macros and folders are stated with defines and folders, not as option {counted[0]}"
+        raise UnsupportedKernelError(msg, kernel=name)
+    return options
 
 
 def _of_host(

@@ -24,6 +24,11 @@ _COMMANDS = {
         "Count the operations, accesses and launches of a kernel.",
         "examples/matmul.cl:tiled --local 16,16 --global n,n n=1024 --lines",
     ),
+    "time": (
+        "time",
+        "Time kernels, without a calibration.",
+        "examples/matmul.py:prefetching examples/matmul.py:naive n=512",
+    ),
     "calibrate": ("calibrate", "Measure a model's kernels and fit its parameters.", "matmul_sq -o matmul.yaml"),
     "transfer": (
         "calibrate",
@@ -93,13 +98,14 @@ _COMMANDS = {
 # Sections of the help; all others come last.
 _SECTIONS = {
     "See what is there": ("devices", "doctor", "list", "machine"),
+    "Measure": ("time",),
     "Calibrate": ("calibrate", "transfer", "diagnose"),
     "Count and predict": ("features", "predict", "explain", "rank", "prune", "tune"),
     "Guard against regressions": ("diff", "gate"),
     "Estimate from a machine's facts": ("volumes", "layers", "block", "roofline"),
 }
 # Those that take kernels in OpenCL C and CUDA C, with the options of their launch.
-_TAKE_KERNELS = ("features", "predict", "explain", "diff", "gate", "rank", "volumes", "layers", "roofline")
+_TAKE_KERNELS = ("features", "time", "predict", "explain", "diff", "gate", "rank", "volumes", "layers", "roofline")
 # Help is at most 80 columns wide, and indented by two.
 _WIDTH = 76
 

@@ -10,6 +10,7 @@ import typer
 
 from perflex.child_process import process_pool
 from perflex.cli.arguments import ArgumentError, read_pairs, read_seconds
+from perflex.cli.cluster import cluster_named
 from perflex.cli.completion import complete_model
 from perflex.cli.json_output import as_json as as_plain
 from perflex.cli.json_output import picked, print_json
@@ -61,9 +62,6 @@ def calibrate(
         Literal["error", "warn"] | None,
         typer.Option(help="Parameters that no kernel determines: an error, or 0 with a warning; default: the model's."),
     ] = None,
-    dask: Annotated[
-        str, typer.Option(help="Count and time on a Dask cluster: its scheduler's address, tcp://HOST:PORT.")
-    ] = "",
     times: Annotated[
         Path | None,
         typer.Option(
@@ -87,14 +85,13 @@ def calibrate(
     from perflex.calibration.ready import described_model, ready_model, usual_fit
     from perflex.calibration.times.target import machine_for_times
     from perflex.studies.doctor import warn_before_measuring
-    from perflex.timing.executors.dask import dask_executor
 
     terminal = terminal_of(context)
     more: list[str] = []
     if times is None:
         refuse_options(context, "kernels", "only", why="only for tables; name one with --times")
     else:
-        refuse_options(context, "budget", "dask", why="about measuring, which --times does not; leave one out")
+        refuse_options(context, "budget", why="about measuring, which --times does not; leave one out")
     require_writable(out, regular=True)
     if times is not None:
         table = read_times(terminal, times, kernels or (), only or (), device)
@@ -105,10 +102,9 @@ def calibrate(
             found = calibrated(model, times=table, fit=fit, run=RunOptions(progress=progress))
     else:
         budget_s = read_seconds(budget, "--budget") if budget else None
-        workers: AbstractContextManager[Executor | None] = dask_executor(dask) if dask else nullcontext()
-        with terminal.warnings_shown(), using_machine(machine), workers as cluster:
+        with terminal.warnings_shown(), using_machine(machine), cluster_named(device) as (cluster, words):
             # Checks the output feature, too; a device on the command line comes before the one in the file.
-            ready = ready_model(model, device or None, cluster)
+            ready = ready_model(model, words or None, cluster)
             terminal.remark(f"device: {ready.device}")
             warn_before_measuring(ready.device)
             fit = usual_fit(ready.description, undetermined)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from perflex.cli.arguments import ArgumentError, require_writable_folder
-from perflex.cli.cluster import DaskOption, device_named
+from perflex.cli.cluster import device_named
 from perflex.cli.completion import complete_device
 from perflex.cli.devices import chosen_devices
 from perflex.cli.json_output import picked, print_json
@@ -38,7 +38,6 @@ def evaluate(
             "-d", "--device", autocompletion=complete_device, help="Parts of a device's name, may be repeated; or all."
         ),
     ] = None,
-    dask: DaskOption = "",
     out: _OutOption = Path("evaluation"),
     model: Annotated[
         Literal["linear", "overlap", "partial", "incore"] | None,
@@ -61,13 +60,12 @@ def evaluate(
     # Before minutes of measuring, not after them.
     require_writable_folder(out, context)
     studies = list(STUDIES.values()) if study == "all" else [STUDIES[study]]
-    if dask and len(device or []) > 1:
-        raise ArgumentError("a cluster's workers measure on one device; give one --device, or none")
     evaluations = []
-    with device_named((device or [""])[0], dask) as there:
+    with device_named((device or [""])[0]) as there:
         chosen: list[TimedDevice] = [there] if isinstance(there, WorkerDevice) else []
-        if not chosen:
-            chosen += chosen_devices([] if device == ["all"] else device) if device else [find_device(None)]
+        names = (device or [])[len(chosen) :]
+        if names or not chosen:
+            chosen += chosen_devices([] if names == ["all"] else names) if names else [find_device(None)]
         for where in chosen:
             with _measuring(terminal, "evaluate:", where) as progress:
                 evaluations.append(

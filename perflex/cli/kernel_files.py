@@ -138,6 +138,7 @@ def _from_source(reference: str) -> SourceKernel:
         folders=given.include or (),
         language=given.language,
         stated=read_pairs(given.state or (), "--state", "34=7.5"),
+        options=given.build or (),
     )
     if kernel.host_launch:
         TOLD.get().terminal.remark(f"launch of {place}, {kernel.host_launch}")

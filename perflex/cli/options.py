@@ -58,7 +58,7 @@ CachesOption = Annotated[
         help="What launches find in L2: what the same run before has left (warm, the default), or nothing (cold)."
     ),
 ]
-_DEVICE = "Parts of a device's name; see 'perflex devices'."
+_DEVICE = "Parts of a device's name; tcp://HOST:PORT of a Dask cluster; see 'perflex devices'."
 DeviceOption = Annotated[str, typer.Option("-d", "--device", autocompletion=complete_device, help=_DEVICE)]
 DevicesOption = Annotated[
     list[str] | None,
@@ -100,6 +100,10 @@ class SourceOptions:
         Literal["opencl", "cuda", "hip"] | None, typer.Option("--language", help="Where suffix and text do not say so.")
     ] = None
     include: Annotated[list[Path] | None, typer.Option("-I", help="Folder of headers; may be repeated.")] = None
+    build: Annotated[
+        list[str] | None,
+        typer.Option("--build-option", metavar="OPTION", help="Of the device's compiler; may be repeated."),
+    ] = None
     state: Annotated[
         list[str] | None,
         typer.Option(
@@ -113,7 +117,7 @@ LAUNCH = tuple(one.name for one in fields(SourceOptions))
 # Those that other kernels have no use for.
 _FLAGS = {
     "local": "--local", "groups": "--groups", "extent": "--global", "define": "-D", "language": "--language",
-    "include": "-I",
+    "include": "-I", "build": "--build-option",
 }  # fmt: skip
 _OF_LAUNCHES = {"--local", "--groups", "--global"}
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perflex.cli.cluster import device_named
 from perflex.cli.json_output import picked, print_json, stamped
 from perflex.cli.launches import predictor_of
 from perflex.cli.lines import LinesOption, lines_content, require_source, show_lines
@@ -102,8 +103,8 @@ def predict(
             from perflex.calibration.device_match import timing_device
             from perflex.calibration.prediction import timed
 
-            with terminal.progress("time:") as progress:
-                where = timing_device(loaded, device or None, machine=machine, kernels=[unit])
+            with device_named(device, loaded) as on, terminal.progress("time:") as progress:
+                where = timing_device(loaded, on, machine=machine, kernels=[unit])
                 found = timed(found, unit, where, progress)
     paths = [] if out is None else _write(found, shown, out)
     if as_json:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perflex.cli.arguments import ArgumentError
-from perflex.cli.cluster import DaskOption, device_named
+from perflex.cli.cluster import device_named
 from perflex.cli.json_output import picked, print_json, stamped
 from perflex.cli.launches import is_launch, predictor_of
 from perflex.cli.options import (
@@ -83,7 +83,6 @@ class Asked:
     times: TimesOption = None
     time: TimeOption = False
     device: DeviceOption = ""
-    dask: DaskOption = ""
     seed: SeedOption = 0
     machine: MachineOption = None
     launches: LaunchesOption = None
@@ -239,10 +238,9 @@ def _refuse(words: Sequence[str], asked: Asked) -> None:
     if asked.time + (asked.measure is not None) + (asked.times is not None) > 1:
         msg = "--time times all variants, --measure some, and --times gives times of some; give one of them"
         raise ArgumentError(msg)
-    if (asked.device or asked.dask) and not asked.time and asked.measure is None:
-        option = "--device" if asked.device else "--dask"
-        msg = f"{option} says where --time or --measure times variants, and nothing is timed without; give one, or none"
-        raise ArgumentError(msg, word=asked.device or asked.dask)
+    if asked.device and not asked.time and asked.measure is None:
+        msg = "--device says where --time or --measure times variants, and nothing is timed without; give one, or none"
+        raise ArgumentError(msg, word=asked.device)
     if asked.times is not None:
         # Before minutes of counting, on which it does not depend whether there are such times.
         read_times(asked.times)
@@ -263,7 +261,7 @@ def _measured(
     batch = random_batch(variants, asked.measure or len(variants), asked.seed)
     # Of a space one kernel stands for all, which are built anew each.
     kernels = [kernel_of(variants.kernel(number)) for number in (batch if variants.build is None else batch[:1])]
-    with device_named(asked.device, asked.dask, calibration) as device, terminal.progress("measure:") as progress:
+    with device_named(asked.device, calibration) as device, terminal.progress("measure:") as progress:
         on = timing_device(calibration, device, machine=asked.machine, kernels=kernels)
         if asked.time:
             return ranked(variants, calibration, keep=keep, machine=asked.machine, time=on), {}, str(on)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from perflex.cli.cluster import DaskOption, device_named
+from perflex.cli.cluster import device_named
 from perflex.cli.json_output import print_json
 from perflex.cli.options import SPACE_FILES, DeviceOption, JsonOption, MachineOption
 from perflex.cli.rank import SPACE_HELP, SPACE_WORDS, CompileOption, SeedOption, counting
@@ -47,7 +47,6 @@ def tune(
         bool, typer.Option("--check", help="Leave out variants whose results differ from those of the first.")
     ] = False,
     device: DeviceOption = "",
-    dask: DaskOption = "",
     machine: MachineOption = None,
     seed: SeedOption = 0,
     out: Annotated[
@@ -90,7 +89,7 @@ def tune(
         msg = "perflex does not time Triton kernels; perflex.tune(..., measure=) takes a function of yours that does"
         raise ArgumentError(msg, word=space)
     require_sizes_of(variants, given)
-    there = device_named(device, dask, loaded)
+    there = device_named(device, loaded)
     with terminal.warnings_shown(doubts=False), there as on, counting(terminal, "tune:", variants) as run:
         found = searched(variants, given, calibration=loaded, device=on, machine=machine, options=options, run=run)
     if out is not None:

@@ -121,6 +121,18 @@ def reported_cpu(root: Path | str = "/") -> ReportedCpu:
     return ReportedCpu(model, _VENDORS.get(vendor, vendor), cores, len(nodes) or None, simd, caches, tuple(missing))
 
 
+def last_caches_bytes(root: Path | str = "/") -> int:
+    """Return the bytes of the last caches of all processors together; 0 where the system does not tell."""
+    cpus = Path(root) / "sys/devices/system/cpu"
+    found: dict[tuple[int, ...], int] = {}
+    for cpu in read_list(cpus / "online"):
+        for entry in _data_caches(cpus / f"cpu{cpu}/cache")[-1:]:
+            size = _SIZE.fullmatch(read_text(entry / "size"))
+            # Each processor that shares one names it.
+            found[tuple(read_list(entry / "shared_cpu_list"))] = int(size[1]) * _UNITS[size[2]] if size else 0
+    return sum(found.values())
+
+
 def _number(path: Path) -> int | None:
     # No cache is of size 0: that is as unknown as a missing file.
     return read_number(path) or None

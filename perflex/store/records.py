@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from numbers import Real
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,28 @@ class SystemActivity:
     switches: int | None = None
     # Whether the device lowered its clock because of heat or power.
     throttled: bool | None = None
+    # The lower one of a GPU's clock rates before the first launch and after the last, and its higher temperature.
+    clock_hz: float | None = None
+    temperature_c: float | None = None
+    # How many processes beside the measuring one had the GPU open.
+    other_processes: int | None = None
+
+
+# What becomes of the facts of parts that ran one after another, where it is not their sum.
+_JOINED: Mapping[str, Callable[..., Any]] = {
+    "waited_s": max, "throttled": max, "clock_hz": min, "temperature_c": max, "other_processes": max,
+}  # fmt: skip
+
+
+def joined_activity(parts: Sequence[SystemActivity]) -> SystemActivity | None:
+    """Return what went on in all parts together, None of none; facts that one of them lacks are not known."""
+    found: dict[str, Any] = {}
+    for one in fields(SystemActivity):
+        values = [getattr(part, one.name) for part in parts]
+        if values and None not in values:
+            join = _JOINED.get(one.name)
+            found[one.name] = sum(values) if join is None else join(values)
+    return SystemActivity(**found) if parts else None
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ def measurement_key(
     others = "".join(f" {name}={value}" for name, value in sorted(job.sizes.items()) if name not in whole)
     # Virtual machines that share a store may have equal names, and not as many processors.
     others += f" units={units}" if (units := getattr(device, "compute_units", 0)) else ""
+    others += " caches=cold" if options.caches == "cold" else ""
     setting = affinity_of(device, isolate=options.isolate).setting if affinity is None else affinity
     # Trials, precision and seed are no part: they say how many samples are taken and when, not how long one takes.
     return MeasurementKey(

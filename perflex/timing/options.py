@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Literal
 
 from perflex.errors import MeasurementError
 
@@ -40,6 +41,9 @@ class TimingOptions:
         Whether kernels that crashed or hung in an earlier run are tried again.
     seed
         Of the random order within rounds.
+    caches
+        ``"warm"``: as the launch before leaves them; ``"cold"``: before each launch memory of twice the size of the
+        last cache is written, so that no data of the kernel are in caches.
     """
 
     trials: int = 60
@@ -52,6 +56,7 @@ class TimingOptions:
     isolate: bool = True
     retry_failures: bool = False
     seed: int = 0
+    caches: Literal["warm", "cold"] = "warm"
 
     def __post_init__(self) -> None:
         for name in ("trials", "min_trials", "warmups", "seed"):
@@ -64,6 +69,9 @@ class TimingOptions:
                 f"timing needs 1 <= min_trials <= trials and warmups >= 0, "
                 f"got {self.min_trials}, {self.trials}, {self.warmups}"
             )
+            raise MeasurementError(msg)
+        if self.caches not in {"warm", "cold"}:
+            msg = f"caches are 'warm' or 'cold' when a launch begins, not {self.caches!r}"
             raise MeasurementError(msg)
         # Conditions that must hold, negated: nan fails them, too.
         if not 0 <= self.precision < 1:

@@ -48,6 +48,10 @@ class Timing:
         How many samples others disturbed, by what the system reports (`perflex.timing.disturbance`).
     disturbed
         Whether disturbed samples are used all the same, less what they lacked, since too few others could be had.
+    clock_hz
+        The lowest and the highest clock rate of a GPU at the samples; nan where the driver does not tell.
+    other_processes
+        How many processes beside the measuring one had the GPU open, at most; 0 where the driver does not tell.
     """
 
     label: str
@@ -61,6 +65,8 @@ class Timing:
     repeatability: float = math.nan
     disturbed_samples: int = 0
     disturbed: bool = False
+    clock_hz: tuple[float, float] = (math.nan, math.nan)
+    other_processes: int = 0
 
 
 @dataclass(frozen=True)
@@ -153,6 +159,11 @@ class Measured(list["Timing | MeasurementFailure"]):
     def timings(self) -> list[Timing]:
         """What was measured of the kernels that did not fail."""
         return [outcome for outcome in self if isinstance(outcome, Timing)]
+
+    @property
+    def failures(self) -> list[MeasurementFailure]:
+        """Why the others failed."""
+        return [outcome for outcome in self if isinstance(outcome, MeasurementFailure)]
 
     def summary(self) -> TimingSummary:
         """Return how measuring went, all kernels together."""

@@ -6,7 +6,7 @@ import math
 import random
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from perflex.features.sized_kernel import SizedKernel
     from perflex.store.records import MeasurementKey, Recorder
-    from perflex.timing.launch.backend import Backend, Runnable, TimedDevice
+    from perflex.timing.launch.backend import Backend, BuiltKernel, Runnable, TimedDevice
     from perflex.timing.options import TimingOptions
     from perflex.timing.results import FailureKind
 
@@ -152,12 +152,12 @@ def start(job: TimingJob, backend: Backend, session: Session) -> None:
         _require_no_data(job.kernel)
         job.runnable = backend.build(job.kernel)
         stage = "run"
-        seconds = job.runnable.run(1)[0]
+        seconds = _run(job, 1, session.options)[0]
         if seconds > session.options.limit_s:
             msg = f"{job.label}: one launch took {seconds:.3g} s, the limit is {session.options.limit_s:g} s"
             raise MeasurementError(msg, kernel=job.label, kind="limit")
         # The first launch pays for page faults and lazy loading, so the second one tells the cost.
-        job.seconds = min(seconds, job.runnable.run(1)[0])
+        job.seconds = min(seconds, _run(job, 1, session.options)[0])
     # First, for it is a PerflexError, too: without the device no other kernel can be timed either.
     except DeviceError:
         raise
@@ -167,12 +167,26 @@ def start(job: TimingJob, backend: Backend, session: Session) -> None:
     job.launches = _launches(job.seconds, backend)
 
 
+def _run(job: TimingJob, launches: int, options: TimingOptions) -> tuple[float, ...]:
+    """Launch a kernel that was built, with caches as they are wanted."""
+    runnable = job.runnable
+    if runnable is None:
+        msg = f"{job.label} is to be timed but was not built"
+        raise MeasurementError(msg, kernel=job.label)
+    if options.caches == "warm":
+        return runnable.run(launches)
+    if not isinstance(job.kernel, LaunchRequest):
+        msg = f"{job.label}: nothing is known of this device's caches; leave out caches='cold'"
+        raise MeasurementError(msg, kernel=job.label)
+    return cast("BuiltKernel", runnable).run(launches, cold=True)
+
+
 def _require_no_data(job: SizedKernel | LaunchRequest) -> None:
     """Refuse a kernel whose time depends on the values in its arrays: those are made up."""
     if isinstance(job, LaunchRequest) and job.by_data:
         msg = (
-            f"{job.label}: cannot be timed with made-up data, which decide its time ({job.by_data}); "
-            "give times of your own (calibrate --times), or let the kernel compute what decides it"
+            f"{job.label}: cannot be timed with made-up data, which decide its time ({job.by_data}); give it data "
+            "(time_kernel arrays=, perflex time --array), or times of your own (calibrate --times)"
         )
         raise MeasurementError(msg, kernel=job.label)
 
@@ -218,12 +232,9 @@ def time_in_rounds(jobs: Sequence[TimingJob], session: Session, progress: ShareR
 def _time(job: TimingJob, number: int, session: Session) -> None:
     started = time.time()
     try:
-        if job.runnable is None:
-            msg = f"{job.label} is to be timed but was not built"
-            raise MeasurementError(msg, kernel=job.label)
         for _ in range(session.options.warmups):
-            job.runnable.run(1)
-        times = job.runnable.run(job.launches)
+            _run(job, 1, replace(session.options, caches="warm"))
+        times = _run(job, job.launches, session.options)
     except DeviceError:
         raise
     except PerflexError as error:

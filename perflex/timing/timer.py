@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack, closing, nullcontext
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -216,6 +217,8 @@ def outcomes_of(jobs: Sequence[TimingJob], options: TimingOptions, affinity: str
 def _timing(job: TimingJob, values: NDArray[np.float64], options: TimingOptions, *, disturbed: bool) -> Timing:
     """Summarize the samples of a kernel that are used."""
     found = estimate(values, interim_level(options.trials))
+    told = [sample.activity for sample in job.samples if sample.activity is not None]
+    clocks = [one.clock_hz for one in told if one.clock_hz is not None]
     return Timing(
         label=job.label,
         seconds=found.seconds,
@@ -230,4 +233,6 @@ def _timing(job: TimingJob, values: NDArray[np.float64], options: TimingOptions,
         repeatability=found.repeatability,
         disturbed_samples=int(disturbed_samples(job.samples).sum()),
         disturbed=disturbed,
+        clock_hz=(min(clocks), max(clocks)) if clocks else (math.nan, math.nan),
+        other_processes=max((one.other_processes or 0 for one in told), default=0),
     )

@@ -51,7 +51,7 @@ def test_device_sizes_and_times_are_the_workers(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("perflex.timing.executors.dask.dask_executor", lambda _: cluster)
     path, out = tmp_path / "mine.yaml", tmp_path / "out.yaml"
     path.write_text(MODEL)
-    assert main(["calibrate", str(path), "--dask", "tcp://node0:1", "-o", str(out)]) == 0
+    assert main(["calibrate", str(path), "-d", "tcp://node0:1", "-o", str(out)]) == 0
     assert "sizes are scaled for a device 10 times as fast" in capsys.readouterr().out
     found = Calibration.load(out)
     assert (found.device["name"], found.model.output_feature) == ("NVIDIA H100", "f_cuda_wall_time_h100")

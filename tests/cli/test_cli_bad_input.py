@@ -156,7 +156,7 @@ IS_A_SPACE = "is a space of variants, and not one kernel; 'perflex prune' predic
         ("diagnose none.yaml", "none.yaml"),
         ("diagnose c.yaml --out c.yaml", "cannot write to"),
         # Times of others, and other devices
-        (f"{SAMPLES} -o c.csv --budget 3s --dask tcp://x:1", "--budget, --dask: about measuring"),
+        (f"{SAMPLES} -o c.csv --budget 3s", "--budget: about measuring"),
         ("calibrate mine.yaml -o new.yaml --only a=b", "--only: only for tables; name one with --times"),
         (f"{SAMPLES} -o new.yaml --only node", "cannot read --only 'node'"),
         ("calibrate mine.yaml --times log.csv --kernels absent.py -o new.yaml", "there is no file absent.py"),

@@ -36,6 +36,7 @@ QUICK = {
     "calibrate": "mine.yaml --times log.csv --kernels examples/matmul.py --machine V100 -o mine_v100.yaml",
     "machine show": "V100",
     "store list": "",
+    "time": f"{KERNELS} n=64 -d fake",
     "tune": f"{POCL} space.yaml --measurements 3 -d fake",
 }
 # Those that look at the machine, describe dozens of kernels, or fit a model many times.

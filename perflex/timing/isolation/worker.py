@@ -36,9 +36,9 @@ def code(request: LaunchRequest) -> tuple[CompiledProgram, ...]:
     return _backends[0].code(request)
 
 
-def run(number: int, launches: int) -> tuple[float, ...]:
-    """Run a kernel; see `Runnable`."""
-    return _kernels[number].run(launches)
+def run(number: int, launches: int, cold: bool) -> tuple[float, ...]:
+    """Run a kernel; see `BuiltKernel`."""
+    return _kernels[number].run(launches, cold=cold)
 
 
 def results(number: int) -> dict[str, Any]:

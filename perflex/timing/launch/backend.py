@@ -26,6 +26,10 @@ class Runnable(Protocol):
 class BuiltKernel(Runnable, Protocol):
     """A kernel that was built for a real device."""
 
+    def run(self, launches: int, *, cold: bool = False) -> tuple[float, ...]:
+        """Run as any; with `cold`, data of before are driven out of caches before each launch, outside the times."""
+        ...
+
     @property
     def resources(self) -> Resources:
         """What it takes of the device, as far as the driver tells."""

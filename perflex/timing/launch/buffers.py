@@ -167,7 +167,7 @@ class Slot:
     """A place in the pool: what it is for, its element type, and a counter within one kernel.
 
     Roles: ``in`` holds data and is never written; ``out`` is only written; ``both`` is updated by kernels,
-    and is restored from the ``in`` slot of the same counter.
+    and is restored from the ``in`` slot of the same counter. A role with a digest behind it is of data of a user's.
     """
 
     role: str
@@ -241,8 +241,13 @@ class BufferPool:
         """Bytes held on the device at the moment."""
         return sum(size for _, size in self._buffers.values())
 
-    def buffers(self, sizes: Mapping[Slot, int], label: str) -> dict[Slot, Any]:
-        """Return a buffer of at least the given bytes for each slot, all present at the same time."""
+    def buffers(
+        self, sizes: Mapping[Slot, int], label: str, data: Mapping[Slot, NDArray[Any]] | None = None
+    ) -> dict[Slot, Any]:
+        """Return a buffer of at least the given bytes for each slot, all present at the same time.
+
+        New ones are filled with `data` where that has some, else with those that are made up.
+        """
         refusals: tuple[type[Exception], ...] = (*self.memory.errors, MemoryError)
         for slot in sizes:
             if slot in self._buffers:
@@ -254,7 +259,7 @@ class BufferPool:
             self._drop(slot)
             self._make_room(size, self._budget, keep=sizes)
             try:
-                self._buffers[slot] = self._filled_with_room(slot, size, sizes), size
+                self._buffers[slot] = self._filled_with_room(slot, size, sizes, data or {}), size
             except refusals as error:
                 self.free_all()  # what comes next must not suffer from what was held for this kernel
                 msg = f"{label}: the device has no room for a buffer of {size} B ({error}); choose smaller sizes"
@@ -270,13 +275,16 @@ class BufferPool:
         if slot in self._buffers:
             self.memory.free(self._buffers.pop(slot)[0])
 
-    def _filled_with_room(self, slot: Slot, size: int, keep: Mapping[Slot, int]) -> Any:
+    def _filled_with_room(
+        self, slot: Slot, size: int, keep: Mapping[Slot, int], data: Mapping[Slot, NDArray[Any]]
+    ) -> Any:
         """Fill a buffer; where the device has no room for it, once more without other kernels' buffers."""
+        block = data[slot] if slot in data else self._block(slot)
         try:
-            return self._filled(slot, size)
+            return self._filled(block, size)
         except self.memory.errors:
             self._make_room(size, 0, keep)
-            return self._filled(slot, size)
+            return self._filled(block, size)
 
     def _make_room(self, size: int, budget: int, keep: Mapping[Slot, int]) -> None:
         for slot in [slot for slot in self._buffers if slot not in keep]:
@@ -284,12 +292,14 @@ class BufferPool:
                 return
             self._drop(slot)
 
-    def _filled(self, slot: Slot, size: int) -> Any:
-        dtype = np.dtype(slot.dtype)
+    def _block(self, slot: Slot) -> NDArray[Any]:
         key = slot.dtype, slot.index
         if key not in self._blocks:
-            self._blocks[key] = sample_data(dtype, _BLOCK_ELEMENTS, seed=slot.index)
-        block = self._blocks[key].view(np.uint8)
+            self._blocks[key] = sample_data(np.dtype(slot.dtype), _BLOCK_ELEMENTS, seed=slot.index)
+        return self._blocks[key]
+
+    def _filled(self, data: NDArray[Any], size: int) -> Any:
+        block = data.view(np.uint8)
         buffer = self.memory.allocate(size)
         try:
             for start in range(0, size, block.nbytes):

@@ -42,6 +42,7 @@ class BoundKernel(ABC):
         self._request = request
         self._pool = pool
         self._slot_bytes, sizes = request.slot_bytes, request.buffer_bytes
+        self._data = {request.slots[name][1] or request.slots[name][0]: data for name, data in request.data.items()}
         self._restored = [
             (slot, origin, sizes[name]) for name, (slot, origin) in request.slots.items() if origin is not None
         ]
@@ -53,8 +54,8 @@ class BoundKernel(ABC):
         return data
 
     @abstractmethod
-    def run(self, launches: int) -> LaunchTimes:
-        """Run back to back and return the device time of each launch in seconds; see `Runnable`."""
+    def run(self, launches: int, *, cold: bool = False) -> LaunchTimes:
+        """Run back to back and return the device time of each launch in seconds; see `BuiltKernel`."""
 
     def results(self) -> dict[str, np.ndarray[tuple[int], np.dtype[Any]]]:
         """Launch it with the data of `LaunchRequest.given`, and return what it writes, shape ``(length,)`` each.
@@ -76,7 +77,7 @@ class BoundKernel(ABC):
             raise MeasurementError(msg, kernel=request.label, kind="run") from error
 
     def _buffers(self) -> dict[Slot, Any]:
-        return self._pool.buffers(self._slot_bytes, self._request.label)
+        return self._pool.buffers(self._slot_bytes, self._request.label, self._data)
 
     def _restore(self, buffers: dict[Slot, Any]) -> None:
         """Give arrays that the kernel both reads and writes their first content again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from contextlib import nullcontext
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from perflex.timing.launch.cuda_context import CudaContext
 from perflex.timing.launch.launch_times import LaunchTimes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from perflex.timing.launch.plan import Code
     from perflex.timing.launch.request import LaunchRequest
 
+# Enqueues what empties caches.
+_Sweep: TypeAlias = "Callable[[], None]"
 # A stream takes about a thousand commands before the host has to wait, which it must not while the stream is held.
 _MOST_COMMANDS = 400
 # How often launches are enqueued that the host was too slow for.
@@ -161,15 +163,17 @@ class CudaRunnable(BoundKernel):
         self._context = context
         self._ran = False
 
-    def run(self, launches: int) -> LaunchTimes:
-        """Run back to back and return the device time of each launch in seconds; see `Runnable`."""
+    def run(self, launches: int, *, cold: bool = False) -> LaunchTimes:
+        """Run back to back and return the device time of each launch in seconds; see `BuiltKernel`."""
         self._context.require()
         watch = self._context.watch
         try:
             with self._context.current():
                 buffers = self._buffers()
                 before = None if watch is None else watch.reading()
-                times = tuple(seconds for count in self._portions(launches) for seconds in self._run(count, buffers))
+                sweep = self._context.sweep() if cold else None
+                portions = self._portions(launches, cold=cold)
+                times = tuple(seconds for count in portions for seconds in self._run(count, buffers, sweep))
         except RuntimeError as error:
             raise self._context.failure(self._request.label, "the launch failed", error, "run") from error
         return LaunchTimes(times, None if watch is None else watch.activity_since(before))
@@ -180,17 +184,17 @@ class CudaRunnable(BoundKernel):
         with self._context.current():
             return super().results()
 
-    def _portions(self, launches: int) -> Iterator[int]:
+    def _portions(self, launches: int, *, cold: bool) -> Iterator[int]:
         """Divide launches so that a stream takes the commands of each portion without making the host wait."""
-        each = len(self._functions) + (len(self._restored) + 2 if self._restored else 0)
+        each = len(self._functions) + (len(self._restored) + 3 if self._restored or cold else 0)
         most = max(1, _MOST_COMMANDS // each)
         for first in range(0, launches, most):
             yield min(most, launches - first)
 
-    def _run(self, launches: int, buffers: dict[Slot, Any]) -> list[float]:
+    def _run(self, launches: int, buffers: dict[Slot, Any], sweep: _Sweep | None) -> list[float]:
         """Run launches that a stream takes; once more where the host was too slow, for then they did not wait."""
         for _ in range(_TRIES):
-            held, times = self._ran, self._run_once(launches, buffers)
+            held, times = self._ran, self._run_once(launches, buffers, sweep)
             if not (held and self._context.hold.gave_up):
                 return times
         label = self._request.label
@@ -200,22 +204,24 @@ class CudaRunnable(BoundKernel):
         )
         raise MeasurementError(msg, kernel=label, kind="run")
 
-    def _run_once(self, launches: int, buffers: dict[Slot, Any]) -> list[float]:
+    def _run_once(self, launches: int, buffers: dict[Slot, Any], sweep: _Sweep | None) -> list[float]:
         # The first launch may have to load code, which waits for a device that is held.
         hold = self._context.hold.held() if self._ran else nullcontext()
-        each = 1 if self._restored else launches
+        each = 1 if self._restored or sweep else launches
         with self._context.stream:
             with hold:
-                pairs = [self._timed(each, buffers) for _ in range(launches // each)]
+                pairs = [self._timed(each, buffers, sweep) for _ in range(launches // each)]
             self._context.stream.synchronize()
         self._ran = True
         # CUDA gives milliseconds.
         elapsed = self._context.cupy.cuda.get_elapsed_time
         return [elapsed(first, last) * 1e-3 / each for first, last in pairs for _ in range(each)]
 
-    def _timed(self, launches: int, buffers: dict[Slot, Any]) -> tuple[Any, Any]:
-        """Enqueue what restores arrays, and launches between two events."""
+    def _timed(self, launches: int, buffers: dict[Slot, Any], sweep: _Sweep | None) -> tuple[Any, Any]:
+        """Enqueue what restores arrays and empties caches, and launches between two events."""
         self._restore(buffers)
+        if sweep is not None:
+            sweep()
         event = self._context.cupy.cuda.Event
         first, last = event(), event()
         first.record(self._context.stream)

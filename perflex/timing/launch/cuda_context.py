@@ -15,7 +15,7 @@ from perflex.timing.launch.building import POOL_SHARE, memory_failure
 from perflex.timing.launch.watch import clock_watch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _OUT_OF_RESOURCES = ("cudaErrorLaunchOutOfResources", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
 
@@ -53,6 +53,7 @@ class CudaContext:
         self.device = device
         self.cupy = load_cupy()
         self._lost = ""
+        self._swept: tuple[int, int] | tuple[()] = ()
         try:
             self._number = _number_of(self.cupy, device)
             with self.current():
@@ -77,11 +78,23 @@ class CudaContext:
             with suppress(RuntimeError):  # of a lost device; what is said of that counts
                 runtime.setDevice(before)
 
+    def sweep(self) -> Callable[[], None]:
+        """Return what enqueues writing memory of twice the L2 cache's size, so that no data of before are in caches."""
+        runtime = self.cupy.cuda.runtime
+        if not self._swept:
+            size = 2 * int(runtime.getDeviceProperties(self._number)["l2CacheSize"])
+            self._swept = self.memory.allocate(size), size
+        address, size = self._swept
+        return lambda: runtime.memsetAsync(address, 0, size, self.stream.ptr)
+
     def close(self) -> None:
         """Give device memory back, which a lost device has no more, and what watches the clock."""
         if not self._lost:
             with self.current():
                 self.pool.free_all()
+                if self._swept:
+                    self.memory.free(self._swept[0])
+                    self._swept = ()
         if self.watch is not None:
             self.watch.close()
             self.watch = None

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from perflex.store.records import SystemActivity
+
+from perflex.store.records import joined_activity
 
 
 class LaunchTimes(tuple[float, ...]):  # noqa: SLOT001 - tuples have no slots beside their entries
@@ -26,6 +28,13 @@ class LaunchTimes(tuple[float, ...]):  # noqa: SLOT001 - tuples have no slots be
         times = super().__new__(cls, seconds)
         times.activity = activity
         return times
+
+    @classmethod
+    def joined(cls, parts: Sequence[LaunchTimes]) -> Self:
+        """Return the times of parts that ran one after another, of which all told what went on, or none."""
+        known = [part.activity for part in parts if part.activity is not None]
+        seconds = (one for part in parts for one in part)
+        return cls(seconds, joined_activity(known) if len(known) == len(parts) else None)
 
 
 class Watch(Protocol):

@@ -15,6 +15,7 @@ from perflex.caches import mend_entries
 from perflex.devices.device import names_of, opencl_devices
 from perflex.devices.listing import list_devices
 from perflex.errors import DeviceError, MeasurementError
+from perflex.machines.host import last_caches_bytes
 from perflex.machines.residency import Resources, most_of, resources_in_log
 from perflex.timing.launch.buffers import BufferPool, OpenCLMemory, returns_what_was_written
 from perflex.timing.launch.building import POOL_SHARE, BoundKernel, build_failure, check_built, memory_failure
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 mend_entries()
 
+# The largest that GPUs have today, AMD's Infinity Cache.
+_LARGEST_CACHE_BYTES = 256 * 2**20
 # Said by pyopencl where a build fails.
 _SAVED_SOURCE = re.compile(r"\(source saved as (.+\.cl)\)")
 
@@ -79,6 +82,7 @@ class OpenCLBackend:
         self._pool = BufferPool(memory, int(POOL_SHARE * device.global_memory_bytes))
         # Of a CPU the host's processors are the device: whoever else uses them makes kernels slower.
         self._watch: Watch | None = SystemWatch() if device.kind == "cpu" else self._clock_watch()
+        self._sweep = _Sweep(self._cl_device, self._context, self._queue)
         self._programs: dict[Code, Any] = {}
         # NVIDIA's compiler then writes the registers of each kernel into its log.
         verbose = "cl_nv_compiler_options" in self._cl_device.extensions.split()
@@ -102,7 +106,7 @@ class OpenCLBackend:
         ]
         for kernel, grid, resources in zip(kernels, request.launch.grids, used, strict=True):
             check_built(request.label, self.device, grid, self._most_items(kernel), resources)
-        return OpenCLRunnable(request, kernels, self._queue, self._pool, most_of(used), self._watch)
+        return OpenCLRunnable(request, kernels, self._queue, self._pool, most_of(used), self._watch, self._sweep)
 
     def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
         """Return the machine code of a kernel; see `KernelBackend`."""
@@ -163,6 +167,38 @@ class OpenCLBackend:
         return resources_in_log(str(program.get_build_info(self._cl_device, cl.program_build_info.LOG)))
 
 
+_SWEEP_SOURCE = """
+__kernel void perflex_sweep(__global float4 *a) { a[get_global_id(0)] += 1.0f; }
+"""
+
+
+class _Sweep:
+    """Drives what was there before out of caches: all work-items update memory of twice the last cache's size."""
+
+    def __init__(self, cl_device: Any, context: Any, queue: Any) -> None:
+        self._cl_device = cl_device
+        self._context = context
+        self._queue = queue
+        self._kernel: Any = None
+        self._buffer: Any = None
+        self._items = 0
+
+    def enqueue(self) -> None:
+        """Sweep after all commands before."""
+        if self._kernel is None:
+            device = self._cl_device
+            is_cpu = bool(device.type & cl.device_type.CPU)
+            # GPUs' drivers tell of one of their caches, which need not be the last.
+            known = last_caches_bytes() if is_cpu else _LARGEST_CACHE_BYTES
+            size = min(2 * max(known, int(device.global_mem_cache_size)), int(device.max_mem_alloc_size) // 2)
+            self._items = size // 16 // 1024 * 1024
+            program = cl.Program(self._context, _SWEEP_SOURCE).build(cache_dir=False)
+            self._kernel = cl.Kernel(program, "perflex_sweep")
+            self._buffer = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, 16 * self._items)
+            self._kernel.set_args(self._buffer)
+        cl.enqueue_nd_range_kernel(self._queue, self._kernel, (self._items,), None)
+
+
 class OpenCLRunnable(BoundKernel):
     """A built kernel with sizes.
 
@@ -179,18 +215,25 @@ class OpenCLRunnable(BoundKernel):
         pool: BufferPool,
         resources: Resources,
         watch: Watch | None,
+        sweep: _Sweep,
     ) -> None:
         super().__init__(request, pool, resources)
         self._kernels = kernels
         self._queue = queue
+        self._sweep = sweep
         self._watch = watch
 
-    def run(self, launches: int) -> LaunchTimes:
-        """Run back to back and return the device time of each launch in seconds; see `Runnable`."""
+    def run(self, launches: int, *, cold: bool = False) -> LaunchTimes:
+        """Run back to back and return the device time of each launch in seconds; see `BuiltKernel`."""
+        if cold and launches > 1:
+            # What empties caches is no part of what is watched either.
+            return LaunchTimes.joined([self.run(1, cold=True) for _ in range(launches)])
         try:
             buffers = self._bound()
             # What restores the arrays is no part of what is watched, as far as that can be.
             self._restore(buffers)
+            if cold:
+                self._sweep.enqueue()
             self._queue.finish()
             before = None if self._watch is None else self._watch.reading()
             events = [self._launch(buffers, restored=n == 0) for n in range(launches)]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from perflex.devices.device import Device
 from perflex.errors import MeasurementError
@@ -14,8 +17,6 @@ from perflex.timing.launch.source_plan import plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import numpy as np
 
     from perflex.features.sized_kernel import SizedKernel
     from perflex.timing.launch.buffers import Slot
@@ -49,6 +50,8 @@ class LaunchRequest:
         As of `LaunchPlan`.
     results
         Names of the array arguments that it writes.
+    data
+        What arrays hold that do not hold made-up data, shape ``(length,)`` each.
     """
 
     label: str
@@ -60,11 +63,53 @@ class LaunchRequest:
     dtypes: Mapping[str, np.dtype[Any]]
     by_data: str = ""
     results: tuple[str, ...] = ()
+    data: Mapping[str, np.ndarray[tuple[int], np.dtype[Any]]] = field(default_factory=dict)
 
     def given(self) -> dict[str, np.ndarray[tuple[int], np.dtype[Any]]]:
         """Return what arrays that it reads hold where results are compared, shape ``(length,)`` each."""
         read = [name for name, (slot, _) in self.slots.items() if slot.role != "out"]
-        return {name: named_data(name, self.dtypes[name], self.launch.lengths[name]) for name in read}
+        made = {name: named_data(name, self.dtypes[name], self.launch.lengths[name]) for name in read}
+        return {**made, **self.data}
+
+    def with_data(self, arrays: Mapping[str, Any]) -> LaunchRequest:
+        """Return the request with data of a user's, as `perflex.time_kernel` takes them.
+
+        Raises
+        ------
+        MeasurementError
+            There is no such array, its elements are of another type, it has fewer than the kernel reaches, or data
+            decide what the kernel does and some arrays have made-up ones.
+        """
+        found, slots = {}, dict(self.slots)
+        for name, values in arrays.items():
+            found[name] = self._data_of(name, values)
+            slot, origin = self.slots[name]
+            digest = hashlib.sha256(found[name].tobytes()).hexdigest()
+            # Of its own: other kernels' arrays hold something else.
+            own = replace(origin or slot, role=f"{(origin or slot).role} {digest}")
+            slots[name] = (own, None) if origin is None else (slot, own)
+        made_up = [name for name, (slot, _) in self.slots.items() if slot.role != "out" and name not in found]
+        if self.by_data and made_up:
+            msg = (
+                f"{self.label}: data decide its time ({self.by_data}), and those of {', '.join(made_up)} would be made "
+                "up; give all arrays that it reads (arrays=)"
+            )
+            raise MeasurementError(msg, kernel=self.label)
+        return replace(self, slots=slots, data=found, by_data="")
+
+    def _data_of(self, name: str, values: Any) -> np.ndarray[tuple[int], np.dtype[Any]]:
+        if name not in self.slots:
+            msg = f"{self.label}: there is no array {name}; it has {', '.join(self.slots) or 'none'}"
+            raise MeasurementError(msg, kernel=self.label)
+        # As they lie in memory, in whatever order that is.
+        flat, length = np.ravel(np.asarray(values), order="K"), self.launch.lengths[name]
+        if flat.dtype != self.dtypes[name] or flat.size < length:
+            msg = (
+                f"{self.label}: array {name} has {flat.size} elements of {flat.dtype}; give at least {length} of "
+                f"{self.dtypes[name]}"
+            )
+            raise MeasurementError(msg, kernel=self.label)
+        return np.ascontiguousarray(flat[:length])
 
     @property
     def buffer_bytes(self) -> dict[str, int]:

@@ -13,6 +13,8 @@ from perflex.features.from_source.source import SourceKernel
 from perflex.timing.launch.plan import ArrayPlan, DeviceProgram, LaunchPlan, plan_launch
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from perflex.devices.device import Api
     from perflex.features.from_source.launching import SourceLaunch
     from perflex.features.sized_kernel import SizedKernel
@@ -24,6 +26,15 @@ _NEEDED = {"cuda": "CuPy (pip install 'perflex[cuda]')", "opencl": "its vendor's
 _CUDA_OPTIONS = ("-default-device",)
 # What OpenCL C's compiler of NVIDIA takes by default, which is less exact than CUDA C++'s in quotients and roots.
 _OPENCL_OPTIONS = ("-ftz=false", "-prec-div=false", "-prec-sqrt=false")
+
+# Options of one compiler, and what stands for them elsewhere; nothing where code is so by default.
+_SAME_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "nvrtc": {
+        "-cl-fast-relaxed-math": "--use_fast_math", "-cl-mad-enable": "", "-cl-denorms-are-zero": "-ftz=true",
+        "-ffast-math": "--use_fast_math",
+    },
+    "clang": {"--use_fast_math": "-ffast-math", "-use_fast_math": "-ffast-math"},
+}  # fmt: skip
 
 
 def plan_of(job: SizedKernel, api: Api) -> LaunchPlan:
@@ -90,10 +101,21 @@ def compile_plan_of(
         local_bytes=0,
         assumptions=None,
         most_elements=_MOST_ELEMENTS,
-        options=(*of_nvrtc, *(f"-I{folder}" for folder in kernel.folders)),
+        options=(*of_nvrtc, *(f"-I{folder}" for folder in kernel.folders), *_options_for(kernel, compiler)),
         written=True,
     )
     return plan, found.language
+
+
+def _options_for(kernel: SourceKernel, compiler: Literal["nvrtc", "clang"]) -> tuple[str, ...]:
+    """Return a kernel's options in the words of a compiler; a MeasurementError for those that it has no word for."""
+    if (kernel.language, compiler) in {("cuda", "nvrtc"), ("opencl", "clang"), ("hip", "clang")}:
+        return kernel.options
+    known = _SAME_OPTIONS[compiler]
+    if unknown := [option for option in kernel.options if option not in known]:
+        msg = f"kernel {kernel.name!r}: {compiler} has no option like {unknown[0]} of {kernel.language}; leave it out"
+        raise MeasurementError(msg, kernel=kernel.name)
+    return tuple(filter(None, (known[option] for option in kernel.options)))
 
 
 def names_taken(job: SizedKernel, api: Api) -> tuple[str, ...]:
@@ -131,7 +153,7 @@ def _plan(kernel: SourceKernel, launch: SourceLaunch) -> LaunchPlan:
         assumptions=None,
         most_elements=_MOST_ELEMENTS,
         local_arguments=launch.local_arguments,
-        options=() if on_opencl else (*_CUDA_OPTIONS, *(f"-I{folder}" for folder in kernel.folders)),
+        options=(*(() if on_opencl else (*_CUDA_OPTIONS, *(f"-I{one}" for one in kernel.folders))), *kernel.options),
         written=True,
         by_data=launch.by_data,
     )

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perflex.devices.cuda import NVML_LIBRARY, find_library
 from perflex.store.records import SystemActivity
@@ -28,6 +28,20 @@ _SLOWDOWNS = (
     | 0x40  # HwThermalSlowdown
     | 0x80  # HwPowerBrakeSlowdown: from outside, as by a power supply
 )
+# What nvml.h calls NVML_CLOCK_SM and NVML_TEMPERATURE_GPU.
+_SM_CLOCK, _GPU_SENSOR = 1, 0
+
+
+class ClockReading(NamedTuple):
+    """A GPU at one moment, None for what the driver does not tell.
+
+    Whether the clock is lowered because of heat or power, the clock's rate in Hz, and the temperature in degrees
+    Celsius.
+    """
+
+    lowered: bool | None
+    clock_hz: float | None
+    temperature_c: float | None
 
 
 class ClockWatch:
@@ -45,23 +59,38 @@ class ClockWatch:
         self._nvml = nvml
         self._handle = handle
 
-    def reading(self) -> bool | None:
-        """Return whether the clock is lowered now because of heat or power; None where the driver does not tell."""
-        try:
+    def reading(self) -> ClockReading:
+        """Return what the driver tells now."""
+        nvml, reasons = self._nvml, None
+        with suppress(nvml.NVMLError):
             try:
-                reasons = self._nvml.nvmlDeviceGetCurrentClocksEventReasons(self._handle)
-            except self._nvml.NVMLError_FunctionNotFound:  # what drivers before version 535 call it
-                reasons = self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
-        except self._nvml.NVMLError:
-            return None
-        return bool(int(reasons) & _SLOWDOWNS)
+                reasons = nvml.nvmlDeviceGetCurrentClocksEventReasons(self._handle)
+            except nvml.NVMLError_FunctionNotFound:  # what drivers before version 535 call it
+                reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
+        lowered = None if reasons is None else bool(int(reasons) & _SLOWDOWNS)
+        clock = self._asked("nvmlDeviceGetClockInfo", _SM_CLOCK)
+        return ClockReading(lowered, clock and 1e6 * clock, self._asked("nvmlDeviceGetTemperature", _GPU_SENSOR))
 
-    def activity_since(self, before: bool | None) -> SystemActivity | None:
+    def activity_since(self, before: ClockReading) -> SystemActivity | None:
         """Return what is known of the time since a reading; None where nothing is."""
         after = self.reading()
         # One reading that says so is enough; that it was not so takes both.
-        known = before or after or None not in {before, after}
-        return SystemActivity(throttled=bool(before or after)) if known else None
+        slow = before.lowered or after.lowered
+        processes = self._asked("nvmlDeviceGetComputeRunningProcesses")
+        found = SystemActivity(
+            throttled=slow if slow or None not in {before.lowered, after.lowered} else None,
+            clock_hz=min(filter(None, (before.clock_hz, after.clock_hz)), default=None),
+            temperature_c=max(filter(None, (before.temperature_c, after.temperature_c)), default=None),
+            # One of them is this one, by whichever number a container knows it.
+            other_processes=None if processes is None else max(0, len({one.pid for one in processes}) - 1),
+        )
+        return None if found == SystemActivity() else found
+
+    def _asked(self, function: str, *arguments: int) -> Any:
+        """Return what the driver answers, None where it does not."""
+        with suppress(self._nvml.NVMLError, AttributeError):
+            return getattr(self._nvml, function)(self._handle, *arguments)
+        return None
 
     def close(self) -> None:
         """Give NVML back."""

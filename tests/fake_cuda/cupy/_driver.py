@@ -84,6 +84,7 @@ class Runtime:
             "multiProcessorCount": 132,
             "sharedMemPerBlock": 49152,
             "sharedMemPerBlockOptin": 232448,
+            "l2CacheSize": 4096,
             "totalGlobalMem": setting("MEMORY", 1 << 32),
             "maxThreadsPerBlock": 1024,
             "maxThreadsDim": (1024, 1024, 64),
@@ -134,6 +135,12 @@ class Runtime:
     def memcpy(target, origin, size, kind):
         host_waits()
         ctypes.memmove(target, origin, size)
+
+    @staticmethod
+    def memsetAsync(address, value, size, stream):
+        require_device()
+        ctypes.memset(address, value, size)
+        State.worked_ns += 1000 + size // 1500
 
     @staticmethod
     def memcpyAsync(target, origin, size, kind, stream):

@@ -7,11 +7,12 @@ import loopy as lp
 import numpy as np
 import pytest
 
+from perflex.store.records import SystemActivity, joined_activity
 from perflex.timing.launch import watch as module
 from perflex.timing.launch.cuda import CudaBackend
 from perflex.timing.launch.launch_times import LaunchTimes
 from perflex.timing.launch.opencl import OpenCLBackend
-from perflex.timing.launch.watch import SystemActivity, clock_watch, opencl_bus_ids
+from perflex.timing.launch.watch import clock_watch, opencl_bus_ids
 from support.building import built
 from support.cuda_for_tests import fake_cupy, fake_gpu
 
@@ -110,6 +111,24 @@ def test_what_the_driver_tells_before_and_after_the_launches(before, after, thro
     watch.close()
     assert nvml.asked[-2:] == ["first", "first"]
     assert found == (None if throttled is None else SystemActivity(throttled=throttled))
+
+
+def test_clock_temperature_and_processes_are_recorded(nvml, monkeypatch):
+    clocks = iter([1980, 1410])
+    facts = {
+        "nvmlDeviceGetClockInfo": lambda _handle, kind: {1: next(clocks)}[kind],
+        "nvmlDeviceGetTemperature": lambda _handle, _sensor: 61,
+        "nvmlDeviceGetComputeRunningProcesses": lambda _handle: [SimpleNamespace(pid=pid) for pid in (1, 7, 7, 9)],
+    }
+    for name, function in facts.items():
+        monkeypatch.setattr(nvml, name, function, raising=False)
+    watch = clock_watch([HERE])
+    found = watch.activity_since(watch.reading())
+    watch.close()
+    assert found == SystemActivity(throttled=False, clock_hz=1.41e9, temperature_c=61, other_processes=2)
+    assert joined_activity([found, SystemActivity(throttled=True, clock_hz=1e9, temperature_c=70)]) == SystemActivity(
+        throttled=True, clock_hz=1e9, temperature_c=70
+    )
 
 
 def test_without_the_package_or_the_library_there_is_no_watch(monkeypatch, nvml):
