@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from perflex.cli.cluster import device_named
-from perflex.cli.json_output import print_json
+from perflex.cli.json_output import picked, print_json
 from perflex.cli.options import KERNEL_FILES, SERIES, DeviceOption, JsonOption, TrialsOption
 from perflex.cli.terminal import terminal_of
 
@@ -104,6 +104,12 @@ def _loaded(path: Path) -> Any:
         raise ArgumentError(msg, word=str(path)) from error
 
 
+# Of a `Timing`, as they are called in JSON.
+_FACTS = (
+    "launches", "repeatability", "precise", "disturbed_samples", "disturbed", "clock_hz", "other_processes",
+)  # fmt: skip
+
+
 def _content(jobs: Sequence[Any], found: Measured) -> list[dict[str, Any]]:
     from perflex.timing.results import MeasurementFailure
 
@@ -111,13 +117,12 @@ def _content(jobs: Sequence[Any], found: Measured) -> list[dict[str, Any]]:
     for job, one in zip(jobs, found, strict=True):
         row: dict[str, Any] = {"kernel": job.group, "sizes": dict(job.sizes)}
         if isinstance(one, MeasurementFailure):
-            rows.append({**row, "measured_s": None, "failure": one.reason, "kind": one.kind})
-            continue
-        low, high = one.interval
-        row |= {"measured_s": one.seconds, "low_s": low, "high_s": high, "samples": len(one.samples)}
-        row |= {"launches": one.launches, "repeatability": one.repeatability, "precise": one.precise}
-        row |= {"disturbed_samples": one.disturbed_samples, "disturbed": one.disturbed, "clock_hz": one.clock_hz}
-        rows.append(row | {"other_processes": one.other_processes})
+            nothing = dict.fromkeys(("measured_s", "low_s", "high_s", "samples", *_FACTS))
+            rows.append(row | nothing | {"failure": one.reason, "kind": one.kind})
+        else:
+            low, high = one.interval
+            times = {"measured_s": one.seconds, "low_s": low, "high_s": high, "samples": len(one.samples)}
+            rows.append(row | times | picked(one, *_FACTS))
     return rows
 
 

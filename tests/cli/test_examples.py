@@ -13,6 +13,7 @@ from perflex.cli.options import LAUNCH
 TOP = Path(__file__).parents[2]
 # Examples that measure on a device, with what makes them shorter. None needs a GPU or a cluster.
 MEASURING = {
+    "time": "",
     "demo": "--sizes 64,96 --trials 3 --accept-noise",
     "doctor": "--seconds 5",
     "calibrate": "--budget 2s --accept-noise",

@@ -105,7 +105,7 @@ def law(label, sizes):
 
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=MARKS[name]) for name in LONG)])
 def test_keys_are_those_of_the_reference(root, monkeypatch, capfd, name):
-    if name in {"demo", "evaluate", "tune"}:
+    if name in {"demo", "evaluate", "time", "tune"}:
         device = FakeDevice(law, sub_group_size=16, name="fake device", platform="fake platform")
         for place in ("timing.measuring", "devices.listing"):
             monkeypatch.setattr(f"perflex.{place}.find_device", lambda _=None: device)

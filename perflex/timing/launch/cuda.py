@@ -176,7 +176,7 @@ class CudaRunnable(BoundKernel):
                 times = tuple(seconds for count in portions for seconds in self._run(count, buffers, sweep))
         except RuntimeError as error:
             raise self._context.failure(self._request.label, "the launch failed", error, "run") from error
-        return LaunchTimes(times, None if watch is None else watch.activity_since(before))
+        return LaunchTimes(times, None if watch is None or before is None else watch.activity_since(before))
 
     def results(self) -> dict[str, np.ndarray[tuple[int], np.dtype[Any]]]:
         """Return what a launch writes; see `BoundKernel`."""

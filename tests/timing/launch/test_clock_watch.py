@@ -7,12 +7,11 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from perflex.store.records import SystemActivity, joined_activity
 from perflex.timing.launch import watch as module
 from perflex.timing.launch.cuda import CudaBackend
-from perflex.timing.launch.launch_times import LaunchTimes
+from perflex.timing.launch.launch_times import LaunchTimes, joined_activity
 from perflex.timing.launch.opencl import OpenCLBackend
-from perflex.timing.launch.watch import clock_watch, opencl_bus_ids
+from perflex.timing.launch.watch import SystemActivity, clock_watch, opencl_bus_ids
 from support.building import built
 from support.cuda_for_tests import fake_cupy, fake_gpu
 
