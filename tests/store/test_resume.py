@@ -180,9 +180,9 @@ print(table.timing.samples_resumed, *table.column(OUTPUT), flush=True)
 @pytest.mark.machine
 def test_two_processes_at_once_on_equal_devices_share_no_samples(kernels, tmp_path):
     """Each calls its device number 0; this one's is half as fast."""
-    place, folder = tmp_path / "store.sqlite", str(Path(__file__).parent)
+    place, folder = tmp_path / "store.sqlite", Path(__file__).parent
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    environment = {**os.environ, "PYTHONPATH": folder}
+    environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{folder.parent}"}
     words = [sys.executable, "-c", SCRIPT, str(place)]
     for ending in ("goes on", "is killed"):
         with subprocess.Popen(words, env=environment, **pipes) as other:

@@ -198,7 +198,7 @@ def test_memory_of_the_device_runs_out_for_one_kernel(default_device):
 def test_an_error_of_perflex_is_no_crash_of_a_driver(backend):
     process = backend.worker()
     with pytest.raises(RuntimeError, match=r"(?s)failed, which is an error of perflex:.*worker.*KeyError: 7\n$"):
-        process.call(worker.run, 7, 1, limit_s=10)
+        process.call(worker.run, 7, 1, False, limit_s=10)
     assert not process.alive
     assert built(backend, good(), {"n": 64}, "good").run(1)[0] > 0
 
@@ -212,9 +212,9 @@ def test_what_only_a_first_launch_does_is_no_part_of_a_time(backend):
     asked = []
     call = WorkerProcess.call
 
-    def recorded(self, function, number, argument, limit_s):
-        asked.append((function, argument if function is worker.run else None))
-        return call(self, function, number, argument, limit_s=limit_s)
+    def recorded(self, function, number, *arguments, limit_s):
+        asked.append((function, arguments[0] if function is worker.run else None))
+        return call(self, function, number, *arguments, limit_s=limit_s)
 
     with patch.object(WorkerProcess, "call", recorded):
         assert len(fine.run(3)) == 3
