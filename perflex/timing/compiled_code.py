@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,7 +28,7 @@ from perflex.timing.results import MeasurementFailure
 from perflex.timing.timer import open_backend
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from perflex.features.sized_kernel import SizedKernel
     from perflex.progress import Progress
@@ -40,6 +41,19 @@ _VARIABLES = ("CL_CONFIG_", "DPCPP_", "SYCL_", "POCL_")
 _WORTH_A_PROCESS = 4
 
 _What = Literal["code", "resources"]
+# Processes that wait for more kernels, and for how many they built, by device and what drivers read once in a process.
+_idle: dict[tuple[Any, ...], tuple[IsolatedBackend, int]] = {}
+_MOST_BUILT = 500
+
+
+def _end_idle() -> None:
+    while _idle:
+        _idle.popitem()[1][0].close()
+
+
+atexit.register(_end_idle)
+# They are the parent's.
+os.register_at_fork(after_in_child=_idle.clear)
 
 
 def compiled_code(
@@ -160,7 +174,7 @@ class _Builds:
     def build(self, part: Sequence[tuple[int, Any]]) -> list[tuple[int, Any]]:
         """Build kernels that one process can build; return what came of each by its number."""
         found: list[tuple[int, Any]] = []
-        with closing(self._opened()) as backend:
+        with self._opened(part[0][1]) as backend:
             for number, request in part:
                 if self.broken:
                     break
@@ -175,12 +189,28 @@ class _Builds:
                     raise
         return found
 
-    def _opened(self) -> Any:
+    @contextmanager
+    def _opened(self, request: Any) -> Iterator[Any]:
+        """Give what builds a part, whose kernels are compiled for the same as the first."""
         if not isinstance(self.device, Device) or not self.isolated:
-            return open_backend(self.device, self.options)
-        backend = IsolatedBackend(self.device, RunLimits(self.options.limit_s, self.options.build_limit_s))
-        self.backends.append(backend)
-        return backend
+            with closing(open_backend(self.device, self.options)) as backend:
+                yield backend
+            return
+        limits = RunLimits(self.options.limit_s, self.options.build_limit_s)
+        place = self.device, compiled_for(request, self.device) if self.what == "code" else "", *_variables()
+        isolated, built = _idle.pop(place, None) or (IsolatedBackend(self.device, limits), 0)
+        isolated.limits = limits
+        self.backends.append(isolated)
+        try:
+            yield isolated
+        except BaseException:
+            isolated.close()
+            raise
+        # One process waits for the next build, which else would take seconds to begin. It keeps what it has built.
+        if place in _idle or built > _MOST_BUILT:
+            isolated.close()
+        else:
+            _idle[place] = isolated, built + self.total
 
     def _outcome(self, backend: Any, request: Any) -> Any:
         """Return machine code, what the kernel takes, or why there is none."""
@@ -212,9 +242,12 @@ def _key(job: SizedKernel, device: TimedDevice, what: _What, options: TimingOpti
         key = measurement_key(job, anywhere(device), options)
     except MeasurementError:
         return ""
-    # Drivers compile as their variables say, for another instruction set, say.
-    variables = sorted(item for item in os.environ.items() if item[0].startswith(_VARIABLES))
-    return key_of(what, key.kernel, key.sizes, key.device, key.driver, variables)
+    return key_of(what, key.kernel, key.sizes, key.device, key.driver, _variables())
+
+
+def _variables() -> list[tuple[str, str]]:
+    """Return what drivers are told by variables: they compile for another instruction set, say."""
+    return sorted(item for item in os.environ.items() if item[0].startswith(_VARIABLES))
 
 
 @dataclass(frozen=True)

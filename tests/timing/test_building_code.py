@@ -12,6 +12,7 @@ from perflex import using_store
 from perflex.errors import PerflexWarning
 from perflex.features import SizedKernel
 from perflex.timing import compiled_code as building
+from perflex.timing.compiled_code import compiled_code
 from perflex.timing.launch import kept_code
 from sample_kernels import matmul
 
@@ -45,6 +46,7 @@ class Instant:
 def jobs(monkeypatch, tmp_path):
     monkeypatch.setenv("PERFLEX_STORE", str(tmp_path / "store.sqlite"))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(building, "_idle", {})
     monkeypatch.setattr(building, "IsolatedBackend", Instant)
     monkeypatch.setattr(Instant, "built", [])
     kernel = matmul(prefetch=False)
@@ -122,6 +124,7 @@ def test_code_that_nobody_asks_for_is_removed(jobs, default_device, monkeypatch,
     monkeypatch.setattr(kept_code.time, "time", lambda: now - 31 * 86400)
     building.compiled_code(jobs[:2], default_device)
     monkeypatch.undo()
+    monkeypatch.setattr(building, "_idle", {})
     monkeypatch.setattr(building, "IsolatedBackend", Instant)
     # The first is asked for; the third is new, and makes the second go.
     with using_store(type(kept_code.current_store())(tmp_path / "store.sqlite")):
@@ -140,3 +143,22 @@ def test_code_is_that_of_the_drivers_variables(jobs, default_device, monkeypatch
     assert before == key_of(jobs[0], default_device)
     monkeypatch.setenv("CL_CONFIG_CPU_TARGET_ARCH", "corei7-avx")
     assert key_of(jobs[0], default_device) != before
+
+
+def test_one_process_waits_for_the_next_kernels(jobs, default_device, monkeypatch):
+    started, ended = [], []
+    monkeypatch.setattr(Instant, "__init__", lambda self, *_: started.append(self))
+
+    def close(self):
+        ended.append(self)
+
+    monkeypatch.setattr(Instant, "close", close)
+    with using_store("off"):
+        for job in jobs[:3]:
+            compiled_code([job], default_device)
+        assert len(started) == 1
+        compiled_code(jobs, default_device)  # by several
+    assert len(building._idle) == 1
+    assert len(ended) == len(started) - 1
+    building._end_idle()
+    assert len(ended) == len(started)
