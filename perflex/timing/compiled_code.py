@@ -198,7 +198,8 @@ class _Builds:
             return
         limits = RunLimits(self.options.limit_s, self.options.build_limit_s)
         place = self.device, compiled_for(request, self.device) if self.what == "code" else "", *_variables()
-        isolated, built = _idle.pop(place, None) or (IsolatedBackend(self.device, limits), 0)
+        waiting = _idle.pop(place, None)
+        isolated, built = (IsolatedBackend(self.device, limits), 0) if waiting is None else waiting
         isolated.limits = limits
         self.backends.append(isolated)
         try:
@@ -207,10 +208,10 @@ class _Builds:
             isolated.close()
             raise
         # One process waits for the next build, which else would take seconds to begin. It keeps what it has built.
-        if place in _idle or built > _MOST_BUILT:
+        mine = isolated, built + self.total
+        # One step: threads put theirs here, too.
+        if built > _MOST_BUILT or _idle.setdefault(place, mine) is not mine:
             isolated.close()
-        else:
-            _idle[place] = isolated, built + self.total
 
     def _outcome(self, backend: Any, request: Any) -> Any:
         """Return machine code, what the kernel takes, or why there is none."""
