@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perflex.caches import own_cache
+from perflex.devices.cuda import find_library
 from perflex.errors import FileFormatError
 from perflex.file_io import read_bytes, writing
 from perflex.version import __version__
@@ -64,12 +65,14 @@ def _folder() -> Path:
 def _place(name: str, library: str) -> Path:
     """Return the file of a driver; another one where the driver, or what its answers depend on, is another."""
     facts: list[object] = [__version__, metadata.version("pyopencl"), name, library]
+    # Files that name drivers mostly do so without a folder, as the dynamic linker finds them.
+    place = None if Path(library).is_absolute() else find_library(library)
     with suppress(OSError):
-        found = Path(library).resolve().stat()
+        found = Path(library if place is None else place.path).resolve().stat()
         facts += [found.st_mtime_ns, found.st_size]
-    for place in _SYSTEM:
+    for fact in _SYSTEM:
         with suppress(OSError):
-            facts.append(Path(place).read_text(encoding="utf-8"))
+            facts.append(Path(fact).read_text(encoding="utf-8"))
     facts.append(sorted(str(path) for pattern in _NODES for path in Path("/dev").glob(pattern)))
     facts.append(sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
     read = (item for item in os.environ.items() if item[0].startswith(_PREFIXES) and item[0] != _NOT_READ)

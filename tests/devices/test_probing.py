@@ -67,6 +67,17 @@ def test_namesakes_are_counted_and_what_works_is_not_tried_again(log, monkeypatc
     assert with_devices(monkeypatch, ("e", "works"))[0][0].device.name == "e"
 
 
+def test_a_driver_that_was_updated_is_tried_again(log, monkeypatch, tmp_path):
+    """Its file is named without a folder."""
+    library = tmp_path / "libx.so"
+    library.touch()
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    for content, name in (("", "old"), ("new", "new")):
+        library.write_text(content)
+        assert with_devices(monkeypatch, (name, "works"))[0][0].device.name == name
+        assert with_devices(monkeypatch, ("other", "works"))[0][0].device.name == name
+
+
 def test_what_does_not_work_is_tried_again(log, monkeypatch):
     (one, other), _ = with_devices(monkeypatch, ("a", "wrong"), ("b", "works"))
     assert (one.usable, one.reason, other.usable) == (False, "wrong", True)
