@@ -59,11 +59,11 @@ class VariantTimer:
 
     def timed(self, variants: Sequence[SizedKernel | LaunchRequest]) -> Measured:
         """Build variants, from code where that was generated before, and time them side by side."""
+        if isinstance(self._device, WorkerDevice):
+            self._built |= {variant.label: TimingJob(variant) for variant in variants}
+            return measure_on(self._device, variants, self._options, check=self._check, fewest=1)
         session = Session(self._options, uuid.uuid4().hex)
         jobs = jobs_of(variants, self._device, session)
-        if isinstance(self._device, WorkerDevice):
-            self._built |= {job.label: job for job in jobs}
-            return measure_on(self._device, variants, self._options, check=self._check, fewest=1)
         # In the same rounds as the new variants: what slows the device down slows both.
         references = [_anew(self._built[label]) for label in self._references]
         self._timer.time([*jobs, *references], session)
@@ -87,7 +87,8 @@ class VariantTimer:
         """Time variants anew that were timed before, side by side and, on this machine, without building them."""
         if isinstance(self._device, WorkerDevice):
             # All by one worker, whose device is as fast for each of them.
-            return measure_on(self._device, [self._built[label].kernel for label in labels], options)
+            variants = [self._built[label].kernel for label in labels]
+            return measure_on(self._device, variants, options, fewest=max(1, len(variants)))
         session = Session(options, uuid.uuid4().hex)
         jobs = [_anew(self._built[label]) for label in labels]
         self._timer.time(jobs, session)

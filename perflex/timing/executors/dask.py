@@ -104,7 +104,7 @@ class DaskExecutor(Executor):
         # Addresses of workers that may do what was submitted, where that is not all of them; those that may not.
         self._allowed: dict[Future[Any], frozenset[str]] = {}
         self._left_out: set[str] = set()
-        self._seen = time.monotonic()
+        self._gone_since: float | None = None
         self._declared: bool | None = None
 
     def device(self, device: str | Device | None = None) -> WorkerDevice:
@@ -178,9 +178,9 @@ class DaskExecutor(Executor):
                 future.cancel()  # it would wait for these workers for ever
         found = self._measuring(workers)
         now = time.monotonic()
-        if found:
-            self._seen = now
-        elif now - self._seen > _PATIENCE_S:
+        # Since the first look that found none: nobody looks between two pieces of work.
+        self._gone_since = None if found else self._gone_since or now
+        if self._gone_since is not None and now - self._gone_since > _PATIENCE_S:
             what = f"that declares {DEVICE_RESOURCE}" if self._declared else "at all"
             msg = f"{self._address} has had no worker {what} for {_PATIENCE_S:.0f} s; what was measured is kept"
             raise ExecutorError(msg, address=self._address)

@@ -4,6 +4,7 @@ from concurrent.futures import Future
 
 import pytest
 
+from perflex.errors import ExecutorError
 from perflex.timing.executors import dask
 from perflex.timing.executors.dask import DaskExecutor
 
@@ -33,6 +34,17 @@ def test_one_worker_of_each_host_measures():
     assert [worker[:8] for worker in client.sent] == ["tcp://n0", "tcp://n1", "tcp://n2"]
     executor.leave_out("tcp://n0:1")
     assert executor.measuring_slots() == 2
+
+
+def test_workers_that_were_not_asked_for_long_may_be_gone_for_a_moment(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(dask.time, "monotonic", lambda: now[0])
+    executor = DaskExecutor(_Client([]), "there")
+    now[0] += 10 * dask._PATIENCE_S
+    assert executor.measuring_slots() == 0
+    now[0] += 1.1 * dask._PATIENCE_S
+    with pytest.raises(ExecutorError, match="has had no worker at all"):
+        executor.measuring_slots()
 
 
 @pytest.mark.filterwarnings("ignore:no worker of there says")

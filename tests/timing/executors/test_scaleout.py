@@ -27,7 +27,7 @@ from perflex.timing.key import measurement_key
 from perflex.timing.launch.launch_times import LaunchTimes
 from perflex.timing.measuring import measure
 from perflex.timing.results import MeasurementFailure, Timing
-from support.elsewhere import measure_on
+from support.elsewhere import device_of_workers, measure_on
 from support.scripted_device import ScriptedDevice
 from support.scripted_device import jobs as jobs_of
 
@@ -185,6 +185,38 @@ def test_a_kernel_under_two_labels_is_measured_once_and_nothing_is_lost(store, m
     again = method(named, device, EXACT, recorder=store)
     assert again == found
     assert again.summary().samples_resumed == len(sample_rows(store)) == 2 * EXACT.trials
+
+
+class FirstRun:
+    """A check that only notes whose results would be compared with."""
+
+    def __init__(self):
+        self.first = None
+
+    @property
+    def lacks_first(self):
+        return self.first is None
+
+    def take_first(self, other):
+        self.first = self.first or other.first
+
+    def require_right(self, kernel, _):
+        self.first = self.first or kernel.label
+
+
+def test_all_are_compared_with_the_first_kernel_that_runs():
+    sent = []
+
+    class Sizes(HereExecutor):
+        def submit(self, function, work, /):
+            sent.append(len(getattr(work.argument, "kernels", ())))
+            return super().submit(function, work)
+
+    check = FirstRun()
+    device = device_of_workers(Sizes(), FakeDevice(Law()))
+    found = measure(jobs(13, *range(20, 60)), device, OPTIONS, check=check)
+    assert (check.first, len(found.failures)) == ("n=20", 1)
+    assert sent == [1, 1, 20, 19]
 
 
 def test_portions():
