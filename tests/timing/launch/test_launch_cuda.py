@@ -143,6 +143,24 @@ def test_launches_that_did_not_wait_for_the_host_are_taken_again(cuda, monkeypat
     assert len(runnable.run(3)) == 3
 
 
+@pytest.mark.parametrize("body", ["b[i] = 2*a[i]", "a[i] = a[i] + 1"])
+def test_caches_are_written_over_before_each_launch(body, cuda, monkeypatch):
+    swept, sweep = [], cuda._context.sweep
+
+    def counted():
+        enqueue = sweep()  # memory is allocated before the stream is held
+        return lambda: (swept.append(1), enqueue())
+
+    monkeypatch.setattr(cuda._context, "sweep", counted)
+    dtypes = {name: np.float32 for name in ("a", "b") if f"{name}[" in body}
+    runnable = built(cuda, vector(body, **dtypes), {"n": 64}, "x")
+    assert len(runnable.run(3)) == 3
+    assert not swept
+    for launches in (1, 5):
+        assert min(runnable.run(launches, cold=True)) > 0
+    assert len(swept) == 6
+
+
 def test_the_current_device_stays_the_users(fake_gpu, monkeypatch):
     monkeypatch.setenv("FAKE_CUDA_DEVICES", "2")
     monkeypatch.setattr(state(), "device", 0)
