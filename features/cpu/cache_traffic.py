@@ -361,17 +361,23 @@ class View:
 def views_of(
     nests: Nests, sizes: Mapping[str, Any], blocks: Mapping[str, Any], levels: Sequence[CacheLevel], rules: Rules
 ) -> list[View]:
-    """Return the view of each cache level, at sizes and blocks that are numbers or arrays of one shape."""
+    """Return the view of each cache level, at sizes and blocks that are numbers or arrays of one shape.
+
+    Where data are spread and fit all caches of so many cores, nothing crosses: there are no parts.
+    """
     cores = working(nests, sizes, blocks, rules)
     found: dict[int, View] = {}
     for users in dict.fromkeys(map(rules.users, levels)):
         parts: tuple[Part, ...] = ()
+        least = min(rules.capacity(level) for level in levels if rules.users(level) == users)
         for together, share in _instances(cores, users):
             numbers = NestValues(sizes, blocks, cores=cores)
             reuse = Reuse(nests, numbers, levels[0].line_bytes, together=together)
-            plans = plan(reuse)
             everything = rules.whole(reuse.everything())
-            parts += _parts_of(reuse, plans, sizes, blocks, levels, rules, everything, share)
+            crosses = not rules.spread or bool(np.any(everything >= least))
+            plans = plan(reuse) if crosses else []
+            if crosses:
+                parts += _parts_of(reuse, plans, sizes, blocks, levels, rules, everything, share)
             found.setdefault(users, View(reuse, tuple(plans), parts, everything))
         found[users] = replace(found[users], parts=parts)
     return [found[rules.users(level)] for level in levels]
