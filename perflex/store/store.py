@@ -130,6 +130,8 @@ class Store(StoreFile):
         return first
 
 
+# Asked of each sample of many kernels in turn.
+@lru_cache(maxsize=4096)
 def _keyed(key: MeasurementKey) -> tuple[int, str]:
     """Return a key's number, a digest, and its JSON."""
     data = key_to_json(key)

@@ -42,9 +42,9 @@ def lacking_seconds(samples: Sequence[Sample]) -> NDArray[np.float64]:
     waited when it runs again); and the time that a hypervisor took from one processor. 0 where the system reports
     nothing.
     """
-    use = np.array([_use(sample) for sample in samples])
-    known = np.isfinite(use)
-    full = float(np.quantile(use[known], _FULL_USE)) if known.any() else math.nan
+    use = [_use(sample) for sample in samples]
+    known = [own for own in use if math.isfinite(own)]
+    full = _full(known) if known else math.nan
     lacking = []
     for sample, own in zip(samples, use, strict=True):
         activity = sample.activity
@@ -56,6 +56,17 @@ def lacking_seconds(samples: Sequence[Sample]) -> NDArray[np.float64]:
             missed = activity.elapsed_s * max(0.0, 1 - own / full)
         lacking.append(max(missed, activity.waited_s or 0.0, activity.stolen_s or 0.0))
     return np.array(lacking, dtype=np.float64)
+
+
+def _full(use: Sequence[float]) -> float:
+    """Return a use of processors that only the best samples have.
+
+    numpy's quantile takes ten times as long, and this is asked after each sample.
+    """
+    ordered = sorted(use)
+    place = _FULL_USE * (len(ordered) - 1)
+    below = ordered[int(place)]
+    return below + (ordered[math.ceil(place)] - below) * (place % 1)
 
 
 def disturbed(samples: Sequence[Sample]) -> NDArray[np.bool_]:
@@ -79,8 +90,8 @@ def full_use(kernels: Iterable[Sequence[Sample]]) -> float:
         use = [own for sample in samples if math.isfinite(own := _use(sample))]
         # Of a short kernel the time until its threads are awake is a part that counts.
         if use and np.median([sample.seconds * sample.launches for sample in samples]) > _LONG_S:
-            known.append(float(np.quantile(use, _FULL_USE)))
-    return float(np.quantile(known, _FULL_USE)) if known else math.nan
+            known.append(_full(use))
+    return _full(known) if known else math.nan
 
 
 def used_samples(samples: Sequence[Sample], full: float) -> tuple[list[Sample], bool]:
