@@ -14,6 +14,7 @@ from functools import lru_cache
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from perflex.errors import DeviceError, MissingExtraError
 
@@ -200,7 +201,23 @@ def properties_of(cupy: Any, number: int) -> dict[str, Any]:
         "api": "cuda",
         "compute_capability": f"{facts['major']}.{facts['minor']}",
         "pci_address": str(runtime.deviceGetPCIBusId(number)).lower(),
+        "uuid": _uuid(number),
     }
+
+
+def _uuid(number: int) -> str:
+    """Return the UUID of a GPU or of a MIG instance; empty where the driver does not tell."""
+    found = find_library(CUDA_LIBRARY)
+    device, uuid = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    try:
+        # CuPy's own ends at the first byte that is 0.
+        driver = ctypes.CDLL(found.path if found else CUDA_LIBRARY)
+        failed = driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), number)
+        # The one without _v2 gives all instances that of their GPU.
+        failed = failed or driver.cuDeviceGetUuid_v2(uuid, device)
+    except (OSError, AttributeError):
+        return ""
+    return "" if failed else str(UUID(bytes=bytes(uuid)))
 
 
 def _driver(cupy: Any) -> str:
