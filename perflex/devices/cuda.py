@@ -39,7 +39,7 @@ _CACHE_TIME_LIMIT_S = 5.0
 
 
 @dataclass(frozen=True)
-class Found:
+class LibraryPlace:
     """Where a library is, and whether the dynamic linker finds it by its bare name."""
 
     path: str
@@ -48,20 +48,20 @@ class Found:
 
 def find_library(
     name: str, environment: Mapping[str, str] | None = None, folders: Iterable[Path] | None = None
-) -> Found | None:
+) -> LibraryPlace | None:
     """Return where a library of NVIDIA's driver is, None if it is nowhere."""
     environment = os.environ if environment is None else environment
     # In the dynamic linker's own order: this variable, then its cache.
     for entry in filter(None, environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)):
         if path := _in_folder(Path(entry), name):
             # A file of a fuller version is not found by the bare name.
-            return Found(path, on_path=Path(path).name == name)
+            return LibraryPlace(path, on_path=Path(path).name == name)
     cached = linker_cache().get(name)
     if cached is not None:
-        return Found(cached, on_path=True)
+        return LibraryPlace(cached, on_path=True)
     for folder in DRIVER_FOLDERS if folders is None else folders:
         if path := _in_folder(folder, name):
-            return Found(path, on_path=False)
+            return LibraryPlace(path, on_path=False)
     return None
 
 
