@@ -3,7 +3,7 @@
 loopy cannot be imported, pyopencl builds no kernel and PoCL offers no device where their caches cannot be written, as
 in containers and on clusters whose home folder is missing or read-only. `use_writable_caches` names another place to
 this process and its children, before any of these packages looks. loopy's entries are pickles, which name modules and
-classes of other versions; `mend_entries` has those that cannot be read made again.
+classes of other versions; `repair_pytools_cache` has those that cannot be read made again.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def use_writable_caches() -> None:
         return
     if _CACHE_HOME in changed and not own:
         # perflex's own files stay where they can.
-        os.environ[_OWN] = str(own_cache())
+        os.environ[_OWN] = str(cache_folder())
     os.environ.update({name: str(place / name.lower()) for name in changed})
     if told:
         _notice = (
@@ -74,7 +74,7 @@ def _owners(changed: Collection[str]) -> str:
     return ", ".join(owner for name, owner in owners.items() if name in changed)
 
 
-def tell() -> None:
+def warn_of_moved_caches() -> None:
     """Warn, once, where caches are in another place than they should be; an error where there is no place at all."""
     global _notice
     if _refusal:
@@ -84,7 +84,7 @@ def tell() -> None:
         warn(text)
 
 
-def own_cache() -> Path:
+def cache_folder() -> Path:
     """Return the folder of perflex's own caches, which need not be there yet."""
     if place := os.environ.get(_OWN):
         return Path(place)
@@ -156,7 +156,7 @@ def _private_folder() -> Path:
 
 
 @lru_cache(maxsize=1)
-def mend_entries() -> None:
+def repair_pytools_cache() -> None:
     """Have pytools, with which loopy and pyopencl keep what they made, make again what cannot be read."""
     import pickle
     import sqlite3

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import islpy as isl
 
-from perflex.caches import mend_entries, tell
+from perflex.caches import repair_pytools_cache, warn_of_moved_caches
 from perflex.errors import EnvironmentSetupError
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ _check()
 _mend()
 # What fills loopy's caches calls it, too; pytools takes long to import, and kernels of source code do without.
 if "pytools" in sys.modules:
-    mend_entries()
-tell()
+    repair_pytools_cache()
+warn_of_moved_caches()
 
 
 # Statements share domains, and accesses relations: equal texts become one isl object.

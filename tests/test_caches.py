@@ -13,7 +13,7 @@ import pytest
 from platformdirs import user_cache_path
 
 import perflex.caches as caches_module
-from perflex.caches import own_cache
+from perflex.caches import cache_folder
 
 KERNEL = Path(__file__).parents[1] / "examples" / "matmul.py"
 # Kernels are described, and a child process offers devices.
@@ -147,9 +147,9 @@ except perflex.PerflexError as error:
 def test_own_files_are_where_platformdirs_says(monkeypatch, tmp_path):
     monkeypatch.delenv("PERFLEX_OWN_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert caches_module._cache_home() / "perflex" == user_cache_path("perflex") == own_cache()
+    assert caches_module._cache_home() / "perflex" == user_cache_path("perflex") == cache_folder()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert caches_module._cache_home() / "perflex" == user_cache_path("perflex") == own_cache()
+    assert caches_module._cache_home() / "perflex" == user_cache_path("perflex") == cache_folder()
 
 
 LAUNCH = """

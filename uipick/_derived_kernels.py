@@ -15,7 +15,7 @@ from pymbolic import var
 from pymbolic.mapper.substitutor import make_subst_func
 from pymbolic.primitives import Remainder, Subscript, flattened_sum
 
-from perflex.caches import mend_entries
+from perflex.caches import repair_pytools_cache
 from perflex.errors import UnsupportedKernelError
 from perflex.isl import isl
 from uipick._accesses import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from uipick._accesses import Access
 
-mend_entries()
+repair_pytools_cache()
 
 
 def remove_work(

@@ -14,12 +14,12 @@ from loopy.kernel.function_interface import CallableKernel
 from loopy.schedule import MinRecursionLimitForScheduling, generate_loop_schedules
 from pytools.graph import CycleError
 
-from perflex.caches import mend_entries
+from perflex.caches import repair_pytools_cache
 from perflex.errors import UnsupportedKernelError
 from perflex.features.from_loopy.terms import require_short_numbers
 from perflex.isl import isl
 
-mend_entries()
+repair_pytools_cache()
 
 # What loopy raises for kernels that cannot be scheduled, besides its own errors, which are the first.
 _FAILURES = (RuntimeError, CycleError, isl.Error, LookupError, AttributeError, ValueError, TypeError, AssertionError)

@@ -56,10 +56,10 @@ def remember_devices(infos: Sequence[DeviceInfo]) -> None:
 
 def _devices_file() -> Path:
     """Return the file of device names: beside the store."""
-    from perflex.caches import own_cache
+    from perflex.caches import cache_folder
 
     store = os.environ.get("PERFLEX_STORE", "").strip()
-    return (own_cache() if store in {"", "off"} else Path(store).parent) / _DEVICES
+    return (cache_folder() if store in {"", "off"} else Path(store).parent) / _DEVICES
 
 
 def _shipped(package: str, *folders: str) -> list[str]:

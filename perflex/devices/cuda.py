@@ -14,6 +14,7 @@ from functools import lru_cache
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from perflex.errors import DeviceError, MissingExtraError
 
@@ -38,7 +39,7 @@ _CACHE_TIME_LIMIT_S = 5.0
 
 
 @dataclass(frozen=True)
-class Found:
+class LibraryPlace:
     """Where a library is, and whether the dynamic linker finds it by its bare name."""
 
     path: str
@@ -47,20 +48,20 @@ class Found:
 
 def find_library(
     name: str, environment: Mapping[str, str] | None = None, folders: Iterable[Path] | None = None
-) -> Found | None:
+) -> LibraryPlace | None:
     """Return where a library of NVIDIA's driver is, None if it is nowhere."""
     environment = os.environ if environment is None else environment
     # In the dynamic linker's own order: this variable, then its cache.
     for entry in filter(None, environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)):
         if path := _in_folder(Path(entry), name):
             # A file of a fuller version is not found by the bare name.
-            return Found(path, on_path=Path(path).name == name)
+            return LibraryPlace(path, on_path=Path(path).name == name)
     cached = linker_cache().get(name)
     if cached is not None:
-        return Found(cached, on_path=True)
+        return LibraryPlace(cached, on_path=True)
     for folder in DRIVER_FOLDERS if folders is None else folders:
         if path := _in_folder(folder, name):
-            return Found(path, on_path=False)
+            return LibraryPlace(path, on_path=False)
     return None
 
 
@@ -200,7 +201,23 @@ def properties_of(cupy: Any, number: int) -> dict[str, Any]:
         "api": "cuda",
         "compute_capability": f"{facts['major']}.{facts['minor']}",
         "pci_address": str(runtime.deviceGetPCIBusId(number)).lower(),
+        "uuid": _uuid(number),
     }
+
+
+def _uuid(number: int) -> str:
+    """Return the UUID of a GPU or of a MIG instance; empty where the driver does not tell."""
+    found = find_library(CUDA_LIBRARY)
+    device, uuid = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    try:
+        # CuPy's own ends at the first byte that is 0.
+        driver = ctypes.CDLL(found.path if found else CUDA_LIBRARY)
+        failed = driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), number)
+        # The one without _v2 gives all instances that of their GPU.
+        failed = failed or driver.cuDeviceGetUuid_v2(uuid, device)
+    except (OSError, AttributeError):
+        return ""
+    return "" if failed else str(UUID(bytes=bytes(uuid)))
 
 
 def _driver(cupy: Any) -> str:

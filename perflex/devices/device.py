@@ -53,7 +53,10 @@ class Device:
         NVIDIA's version of the hardware's abilities, ``"9.0"``; empty for others.
     pci_address
         Place on the PCI bus, ``"0000:17:00.0"``, by which equal GPUs of a host are told apart whatever a process sees
-        of them; empty for CPUs, and where the driver does not tell.
+        of them; empty for CPUs, and where the driver does not tell. MIG instances of one GPU share it.
+    uuid
+        What the driver tells the device from all others by, MIG instances of one GPU included (through OpenCL only
+        where the driver does so); empty for CPUs, and where the driver does not tell.
     host
         Name of the host; empty for any.
     """
@@ -78,6 +81,7 @@ class Device:
     compute_capability: str = ""
     most_local_memory_bytes: int = 0
     pci_address: str = ""
+    uuid: str = ""
     host: str = ""
 
     def __str__(self) -> str:
@@ -139,14 +143,14 @@ class DeviceInfo:
 def identity(device: Any) -> str:
     """Return what tells a device from all others, equal ones of this and of other hosts included."""
     names = " / ".join(str(getattr(device, name, "")) for name in ("platform", "vendor", "name"))
-    place = getattr(device, "pci_address", "") or getattr(device, "ordinal", 0)
+    place = getattr(device, "uuid", "") or getattr(device, "pci_address", "") or getattr(device, "ordinal", 0)
     host = getattr(device, "host", "")
     return f"{names} #{place} on {host}" if host else f"{names} #{place}"
 
 
 def anywhere(device: Any) -> Any:
     """Return a `Device` as any one with its names, on whichever host; others as they are."""
-    return replace(device, ordinal=0, pci_address="", host="") if isinstance(device, Device) else device
+    return replace(device, ordinal=0, pci_address="", uuid="", host="") if isinstance(device, Device) else device
 
 
 _SEPARATORS = re.compile(r"[\s_:]+")

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perflex.caches import own_cache, tell
+from perflex.caches import cache_folder, warn_of_moved_caches
 from perflex.devices.cuda import OPENCL_LIBRARY, find_library
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ def icd_folder(drivers: Sequence[Driver]) -> Path:
     """
     content = {f"{index:02d}.icd": f"{driver.library}\n" for index, driver in enumerate(drivers)}
     digest = hashlib.sha256(repr(content).encode()).hexdigest()[:16]
-    tell()
-    root = own_cache() / "vendors"
+    warn_of_moved_caches()
+    root = cache_folder() / "vendors"
     try:
         return _published(root, digest, content)
     except OSError:

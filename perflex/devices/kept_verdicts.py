@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from perflex.caches import own_cache
+from perflex.caches import cache_folder
 from perflex.devices.cuda import find_library
 from perflex.errors import FileFormatError
 from perflex.file_io import read_bytes, writing
@@ -59,7 +59,7 @@ def forget() -> None:
 
 
 def _folder() -> Path:
-    return own_cache() / "drivers"
+    return cache_folder() / "drivers"
 
 
 def _place(name: str, library: str) -> Path:

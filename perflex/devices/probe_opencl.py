@@ -9,6 +9,7 @@ import ctypes
 import warnings
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from perflex.devices.device import names_of, opencl_devices
 
@@ -29,6 +30,8 @@ __kernel void probe(__global const float *a, __global float *b)
 }
 """
 _REASON_LENGTH = 300
+# CL_DEVICE_UUID_KHR, which pyopencl does not know.
+_DEVICE_UUID = 0x106A
 
 
 def count(library: str) -> tuple[int, str]:
@@ -79,7 +82,23 @@ def _properties(cl: Any, device: Any) -> dict[str, Any]:
         "double_precision": "cl_khr_fp64" in device.extensions.split(),
         "compute_capability": _compute_capability(cl, device),
         "pci_address": _pci_address(cl, device),
+        "uuid": "" if kind == "cpu" else _uuid(cl, device),
     }
+
+
+def _uuid(cl: Any, device: Any) -> str:
+    """Return the UUID that a driver with cl_khr_device_uuid gives a device, nothing for others."""
+    uuid = (ctypes.c_ubyte * 16)()
+    if "cl_khr_device_uuid" not in device.extensions.split():
+        return ""
+    try:
+        # The extension module is linked with the loader, whose functions are found through it.
+        ask = ctypes.CDLL(cl._cl.__file__).clGetDeviceInfo  # noqa: SLF001
+    except (OSError, AttributeError):
+        return ""
+    size = ctypes.c_size_t(ctypes.sizeof(uuid))
+    failed = ask(ctypes.c_void_p(device.int_ptr), ctypes.c_uint(_DEVICE_UUID), size, uuid, None)
+    return "" if failed else str(UUID(bytes=bytes(uuid)))
 
 
 def _pci_address(cl: Any, device: Any) -> str:

@@ -41,6 +41,27 @@ def read_list(path: Path) -> list[int]:
     return found
 
 
+# Columns of /proc/stat (proc(5)): work, and what a hypervisor gave somebody else. The two behind that, guests' time,
+# are contained in the first two.
+BUSY_COLUMNS = (0, 1, 2, 5, 6)
+STEAL_COLUMN = 7
+
+
+def processor_ticks(stat: str) -> dict[str, list[str]]:
+    """Return the columns of /proc/stat's beginning in clock ticks, of all processors (``cpu``) and of each (``cpu0``).
+
+    They are texts: between launches of a kernel there is no time to convert those of hundreds of processors.
+    """
+    rows = {}
+    for line in stat.split("\n"):
+        name, *words = line.split() or [""]
+        if not name.startswith("cpu"):
+            break
+        if len(words) > STEAL_COLUMN and all(map(str.isdecimal, words)):
+            rows[name] = words[: STEAL_COLUMN + 1]
+    return rows
+
+
 _SIZE = re.compile(r"(\d+)([KMG]?)")
 # Linux writes K for KiB.
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from perflex.caches import own_cache, tell
+from perflex.caches import cache_folder, warn_of_moved_caches
 from perflex.errors import StoreError, warn
 from perflex.store.file import VARIABLE, StoreFile
 from perflex.store.records import failure_of_json, key_to_json, record_values, sample_of_json, valid_text
@@ -177,8 +177,8 @@ def required_store(place: StorePlace | None = None) -> Store:
 
 @lru_cache(maxsize=1)
 def _default_path() -> Path:
-    tell()
-    return own_cache() / "store.sqlite"
+    warn_of_moved_caches()
+    return cache_folder() / "store.sqlite"
 
 
 @contextmanager

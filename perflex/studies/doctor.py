@@ -19,7 +19,7 @@ import numpy as np
 from perflex.calibration.acceptance import DISTURBED_LIMIT, MANY_DISTURBED, REPEATABILITY_LIMIT
 from perflex.errors import PerflexError, warn
 from perflex.features.sized_kernel import SizedKernel
-from perflex.machines.host import read_list, read_number, read_text
+from perflex.machines.host import BUSY_COLUMNS, STEAL_COLUMN, processor_ticks, read_list, read_number, read_text
 from perflex.timing.executors.worker_device import WorkerDevice
 from perflex.timing.measuring import measure
 from perflex.timing.options import TimingOptions
@@ -61,13 +61,6 @@ def graded(value: float, poor: float, bad: float = float("inf")) -> State:
 def percent(fraction: float) -> str:
     """Return a fraction in percent, small ones with a digit more."""
     return f"{100 * fraction:.0f} %" if fraction >= 0.0995 or fraction == 0 else f"{100 * fraction:.1f} %"
-
-
-# Columns of a processor's line in /proc/stat (proc(5)), in clock ticks. The two after steal, guests' time, are
-# contained in the first two.
-_BUSY_COLUMNS = (0, 1, 2, 5, 6)
-_STEAL_COLUMN = 7
-_COLUMNS = 8
 
 
 class Counters(NamedTuple):
@@ -133,17 +126,15 @@ def observe_system(
 
 
 def _counters(root: Path, usable: Sequence[int]) -> Counters:
-    rows: dict[str, list[int]] = {}
-    for line in read_text(root / "proc/stat").splitlines():
-        name, *words = line.split()
-        if name.startswith("cpu") and name != "cpu" and len(words) >= _COLUMNS and all(map(str.isdecimal, words)):
-            rows[name] = [int(word) for word in words[:_COLUMNS]]
+    rows = processor_ticks(read_text(root / "proc/stat"))
+    rows.pop("cpu", None)
     own = [rows[f"cpu{number}"] for number in usable if f"cpu{number}" in rows]
     if not own or len(own) < len(usable):
         # A container may number its processors anew.
         own = list(rows.values())
-    busy = sum(row[column] for row in own for column in _BUSY_COLUMNS)
-    return Counters(sum(map(sum, own)), busy, sum(row[_STEAL_COLUMN] for row in own), len(own))
+    ticks = [list(map(int, row)) for row in own]
+    busy = sum(row[column] for row in ticks for column in BUSY_COLUMNS)
+    return Counters(sum(map(sum, ticks)), busy, sum(row[STEAL_COLUMN] for row in ticks), len(ticks))
 
 
 def _between(before: Counters, after: Counters) -> Interference:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,8 +19,6 @@ _LEAST_DISTANCE = 0.05
 _MOST_OUTLIERS = 0.1
 # Of a normal distribution the standard deviation is so many median absolute deviations: 1 / quantile(3/4).
 _MAD_TO_DEVIATION = 1.4826
-# Sums of binomials are replaced by the normal distribution above so many samples.
-_EXACT_UP_TO = 200
 # Halves of fewer samples say nothing of how a median repeats.
 _FEWEST_IN_HALVES = 4
 
@@ -35,10 +32,6 @@ class Estimate:
     spread: float
     repeatability: float
     outliers: int
-
-    def known_to(self, precision: float) -> bool:
-        """Return whether half the interval's width is at most a positive fraction of the time."""
-        return _is_narrow(self.interval, precision * self.seconds)
 
 
 def estimate(samples: NDArray[np.float64], level: float = 0.95) -> Estimate:
@@ -56,14 +49,12 @@ def estimate(samples: NDArray[np.float64], level: float = 0.95) -> Estimate:
     )
 
 
-def is_known_to(precision: float, samples: NDArray[np.float64], level: float) -> bool:
-    """Return the same of samples as `Estimate.known_to`, without all else that `estimate` finds."""
-    return _is_narrow(interval_of(samples, level), precision * time_of(samples))
-
-
-def _is_narrow(interval: tuple[float, float], allowed: float) -> bool:
+def is_known_to(precision: float, samples: NDArray[np.float64], level: float = 0.95) -> bool:
+    """Return whether half the interval's width is at most a positive fraction of the time."""
+    low, high = interval_of(samples, level)
+    allowed = precision * time_of(samples)
     # An interval that is not known makes the comparison false.
-    return allowed > 0 and (interval[1] - interval[0]) / 2 <= allowed
+    return allowed > 0 and (high - low) / 2 <= allowed
 
 
 def time_of(samples: NDArray[np.float64]) -> float:
@@ -117,23 +108,11 @@ def interval_ranks(count: int, level: float) -> tuple[int, int] | None:
     How many of n samples lie below it is binomial with n and one half, whatever the distribution, so that the
     interval between two sorted samples has an exact level (David and Nagaraja, Order Statistics, 2003, Section 7.1).
     """
-    tail = (1 - level) / 2
-    if count > _EXACT_UP_TO:
-        half = NormalDist().inv_cdf(1 - tail) * math.sqrt(count) / 2
-        first, last = math.floor(count / 2 - half) - 1, math.ceil(count / 2 + half)
-        return max(first, 0), min(last, count - 1)
-    below = _binomial_sums(count)
-    # The j-th sample from 0 lies above the median if at most j samples lie below it.
-    first = max((j for j in range(count) if below[j] <= tail), default=-1)
-    # And below it if more than j do.
-    last = next((j for j in range(count) if 1 - below[j] <= tail), -1)
-    return None if min(first, last) < 0 else (first, last)
+    from scipy.special import bdtr
 
-
-def _binomial_sums(count: int) -> list[float]:
-    """Return the probabilities of at most 0, 1, ... hits among `count` fair draws."""
-    terms = [math.comb(count, hits) * 0.5**count for hits in range(count + 1)]
-    return [math.fsum(terms[: hits + 1]) for hits in range(count + 1)]
+    # The j-th sample from 0 lies above the median if at most j samples lie below it; and below it by symmetry.
+    first = int(np.searchsorted(bdtr(np.arange(count), count, 0.5), (1 - level) / 2, side="right")) - 1
+    return None if first < 0 else (first, count - 1 - first)
 
 
 # Risk of all looks together that the interval of the last one does not hold the median's true value.

@@ -20,7 +20,7 @@ from perflex.timing.launch.backend import RunLimits, backend_of
 from perflex.timing.launch.request import LaunchRequest, launch_request
 from perflex.timing.results import Measured, MeasurementFailure, Timing
 from perflex.timing.rounds import TimingJob, start, time_in_rounds
-from perflex.timing.statistics import estimate, interim_level
+from perflex.timing.statistics import estimate, interim_level, is_known_to
 from perflex.workers import EXECUTOR_FAULTS
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def _timing(job: TimingJob, values: NDArray[np.float64], options: TimingOptions,
         interval=found.interval,
         outliers=found.outliers,
         # How well a correction for what was lacking is known, no interval tells.
-        precise=found.known_to(options.precision) and not disturbed,
+        precise=is_known_to(options.precision, values, interim_level(options.trials)) and not disturbed,
         repeatability=found.repeatability,
         disturbed_samples=int(disturbed_samples(job.samples).sum()),
         disturbed=disturbed,

@@ -1,6 +1,7 @@
 """Devices that CUDA reaches: found, named, and used like those of OpenCL."""
 
 import socket
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -21,7 +22,8 @@ from perflex import (
     using_store,
 )
 from perflex.calibration.calibrating import _facts
-from perflex.devices import kept_verdicts, probing
+from perflex.devices import cuda, kept_verdicts, probing
+from perflex.devices.cuda import CUDA_LIBRARY, load_cupy, properties_of
 from perflex.devices.device import DeviceInfo, matching, short_names
 from perflex.devices.listing import device_of, mark_default, wall_time_identifier
 from perflex.errors import DeviceError, FeatureError
@@ -139,6 +141,34 @@ def test_a_script_for_cuda_is_the_one_for_opencl(fake_cupy, monkeypatch):
         calibration = calibrate(model, kernels, timing=QUICK)
     assert calibration.params["p_load"] > 0
     assert calibration.device["api"] == "cuda"
+
+
+_DRIVER = """
+extern "C" int cuInit(unsigned) { return 0; }
+extern "C" int cuDeviceGet(int *device, int number) { *device = number; return 0; }
+extern "C" int cuDeviceGetUuid_v2(unsigned char *uuid, int device)
+{
+  for (int i = 0; i < 16; ++i) uuid[i] = 16 * i + device;
+  return device > 1;
+}
+"""
+
+
+def test_the_driver_tells_instances_apart(fake_cupy, tmp_path, monkeypatch):
+    (tmp_path / "driver.cc").write_text(_DRIVER)
+    library = tmp_path / CUDA_LIBRARY
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", library, tmp_path / "driver.cc"], check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.setenv("FAKE_CUDA_DEVICES", "2")
+    infos, _ = probed(monkeypatch)
+    assert [info.device.uuid for info in infos] == [
+        "00102030-4050-6070-8090-a0b0c0d0e0f0",
+        "01112131-4151-6171-8191-a1b1c1d1e1f1",
+    ]
+    # An error, and a driver that is too old.
+    assert properties_of(load_cupy(), 2)["uuid"] == ""
+    monkeypatch.setattr(cuda, "CUDA_LIBRARY", "libc.so.6")
+    assert properties_of(load_cupy(), 0)["uuid"] == ""
 
 
 def vector(body="b[i] = 2*a[i]"):

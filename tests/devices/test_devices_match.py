@@ -111,6 +111,6 @@ def test_any_cpu_name_gives_a_name_that_works(words):
 
 def test_equal_gpus_and_hosts_are_told_apart():
     device = Device("CUDA", "NVIDIA", "H100", "13", kind="gpu", pci_address="0000:17:00.0", host="node1")
-    others = [replace(device, pci_address="0000:65:00.0"), replace(device, host="node2")]
-    assert len({identity(each) for each in (device, *others)}) == 3
+    others = [replace(device, **one) for one in ({"pci_address": "0000:65:00.0"}, {"host": "node2"}, {"uuid": "1-2"})]
+    assert len({identity(each) for each in (device, *others)}) == 4
     assert {identity(anywhere(each)) for each in (device, *others)} == {"CUDA / NVIDIA / H100 #0"}

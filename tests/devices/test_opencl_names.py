@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pyopencl as cl
 import pytest
 
-from perflex.devices.probe_opencl import _pci_address
+from perflex.devices.device import opencl_devices
+from perflex.devices.probe_opencl import _pci_address, _uuid
 
 FOLDER = Path(__file__).parents[2] / "perflex"
 
@@ -51,3 +52,10 @@ class Refusing:
 )
 def test_places_on_the_pci_bus(device, address):
     assert _pci_address(cl, device) == address
+
+
+def test_uuids_are_asked_of_drivers_that_tell_them(default_device):
+    device = next(opencl_devices(cl))
+    uuid = _uuid(cl, device)
+    assert bool(uuid) == ("cl_khr_device_uuid" in device.extensions.split())
+    assert not _uuid(cl, SimpleNamespace(extensions="cl_khr_fp64"))

@@ -15,7 +15,7 @@ from loopy.target.opencl import get_opencl_callables, opencl_symbol_mangler
 from loopy.types import NumpyType
 
 import perflex.isl  # noqa: F401 - mends what loopy misses
-from perflex.caches import mend_entries
+from perflex.caches import repair_pytools_cache
 from perflex.features.from_source.opencl_as_cuda import CPP_WORDS
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from perflex.devices.device import Api
 
-mend_entries()
+repair_pytools_cache()
 
 _LANES = (2, 3, 4, 8, 16)
 _C_NAMES: Mapping[str, str] = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
-from perflex.caches import mend_entries
+from perflex.caches import repair_pytools_cache
 from perflex.devices.device import names_of, opencl_devices
 from perflex.devices.listing import list_devices
 from perflex.errors import DeviceError, MeasurementError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from perflex.timing.launch.plan import Code
     from perflex.timing.launch.request import LaunchRequest
 
-mend_entries()
+repair_pytools_cache()
 
 # The largest that GPUs have today, AMD's Infinity Cache.
 _LARGEST_CACHE_BYTES = 256 * 2**20

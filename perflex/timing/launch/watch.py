@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perflex.devices.cuda import NVML_LIBRARY, find_library
+from perflex.machines.host import BUSY_COLUMNS, STEAL_COLUMN, processor_ticks
 from perflex.store.records import SystemActivity
 
 if TYPE_CHECKING:
@@ -153,9 +154,6 @@ def _load_nvml() -> Any | None:
 _ENOUGH_BYTES = 512
 # /proc/stat begins with a line for all processors and one for each.
 _ENOUGH_BYTES_OF_MACHINE = 1 << 16
-# Columns of these lines (proc(5)), in clock ticks.
-_BUSY_COLUMNS = (1, 2, 3, 6, 7)
-_STEAL_COLUMN = 8
 # A thread's processor clock is numbered so in Linux (include/linux/posix-timers.h): the thread's number, inverted,
 # before these bits: of one thread, by the scheduler.
 _THREAD_CLOCK_BITS, _OF_ONE_THREAD, _BY_SCHEDULER = 3, 4, 2
@@ -262,21 +260,14 @@ class SystemWatch:
 
     def _machine(self) -> tuple[float | None, dict[str, float] | None]:
         """Return the time that all processors have worked, and that was stolen by processor, in seconds."""
-        first, *lines = self._read(_MACHINE, _ENOUGH_BYTES_OF_MACHINE).decode("ascii", "replace").split("\n")
-        words = first.split()
-        if len(words) <= _STEAL_COLUMN or words[0] != "cpu":
+        rows = processor_ticks(self._read(_MACHINE, _ENOUGH_BYTES_OF_MACHINE).decode("ascii", "replace"))
+        if "cpu" not in rows:
             return None, None
         tick = os.sysconf("SC_CLK_TCK")
-        stolen = {}
-        for line in lines:
-            name, *numbers = line.split() or [""]
-            if not name.startswith("cpu"):
-                break
-            if name in self._own and len(numbers) >= _STEAL_COLUMN:
-                stolen[name] = int(numbers[_STEAL_COLUMN - 1]) / tick
         # A container may number its processors anew.
-        stolen = stolen or {"cpu": int(words[_STEAL_COLUMN]) / tick}
-        return sum(int(words[column]) for column in _BUSY_COLUMNS) / tick, stolen
+        own = [name for name in rows if name in self._own] or ["cpu"]
+        stolen = {name: int(rows[name][STEAL_COLUMN]) / tick for name in own}
+        return sum(int(rows["cpu"][column]) for column in BUSY_COLUMNS) / tick, stolen
 
     def _read(self, name: str, size: int = _ENOUGH_BYTES) -> bytes:
         """Return the beginning of a file; nothing where it is not there any more."""

@@ -9,11 +9,14 @@ from dataclasses import replace
 
 import pytest
 
+from failing_kernels import good
 from perflex import Device, TimingOptions, tune
 from perflex.errors import DeviceError, PerflexWarning
+from perflex.features import SizedKernel
 from perflex.testing import FakeDevice
 from perflex.timing import device_lock as locks
 from perflex.timing.device_lock import device_lock, lock_path
+from perflex.timing.key import measurement_key
 from perflex.timing.measuring import measure
 from support.elsewhere import Backend
 from support.scripted_device import jobs
@@ -172,3 +175,41 @@ def test_who_measures_beside_another_waits_and_says_for_whom(tmp_path, monkeypat
         measured = measure(jobs(10, 20), GPU, TimingOptions(trials=2, min_trials=2))
     holder.join()
     assert [timing.seconds for timing in measured.timings] == [1e-3, 1e-3]
+
+
+INSTANCE = Device(
+    "CUDA", "NVIDIA Corporation", "NVIDIA H100 MIG 1g.10gb", "13", kind="gpu", api="cuda", pci_address="0000:17:00.0",
+    uuid="11111111-0000-0000-0000-000000000000", host="node1",
+)  # fmt: skip
+ANOTHER = replace(INSTANCE, uuid="22222222-0000-0000-0000-000000000000")
+# Through OpenCL nobody knows whether the UUID is the GPU's.
+INSTANCE_THROUGH_OPENCL = replace(INSTANCE, platform="NVIDIA CUDA", driver="580", api="opencl", uuid="")
+
+
+def test_instances_of_one_gpu_are_measured_on_at_the_same_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks.tempfile, "gettempdir", lambda: str(tmp_path))
+    with device_lock(INSTANCE):
+        assert "end it" in refused(INSTANCE)
+        assert not refused(ANOTHER)
+        # What stands for the whole GPU has to wait.
+        assert "end it" in refused(INSTANCE_THROUGH_OPENCL)
+        with device_lock(INSTANCE_THROUGH_OPENCL, patience_s=0):
+            pass
+    with device_lock(INSTANCE_THROUGH_OPENCL):
+        assert "end it" in refused(INSTANCE)
+    # Who is refused the GPU's has not kept the instance's.
+    assert not refused(INSTANCE)
+
+
+def test_one_gpu_has_one_lock_through_opencl_and_cuda():
+    whole = replace(INSTANCE, name="NVIDIA H100")
+    for uuid in ("", whole.uuid):
+        through_opencl = replace(whole, platform="NVIDIA CUDA", driver="580", api="opencl", uuid=uuid)
+        assert lock_path(whole) == lock_path(through_opencl)
+
+
+def test_samples_of_instances_are_kept_apart():
+    job = SizedKernel(good(), {"n": 64}, "x")
+    keys = {measurement_key(job, device, TimingOptions()).device for device in (INSTANCE, ANOTHER)}
+    assert len(keys) == 2
+    assert len({lock_path(device) for device in (INSTANCE, ANOTHER)}) == 2
