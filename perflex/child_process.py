@@ -7,6 +7,7 @@ a terminal reaches the parent alone, and ending the group ends the compilers tha
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import re
@@ -264,10 +265,11 @@ def _wait_for_end(parent: int) -> None:
 
 
 @contextmanager
-def process_pool(workers: int | None = None) -> Iterator[ProcessPoolExecutor]:
+def process_pool(workers: int | None = None, *, importing: str = "") -> Iterator[ProcessPoolExecutor]:
     """Give a pool whose workers end with this process, and at once where the block raises anything.
 
-    None is a worker for each processor.
+    None is a worker for each processor. Where it is said what they will need, a module, all start at once and import it
+    while this process goes on.
     """
     from concurrent.futures import ProcessPoolExecutor
 
@@ -285,12 +287,18 @@ def process_pool(workers: int | None = None) -> Iterator[ProcessPoolExecutor]:
     sys.warnoptions.append("ignore:resource_tracker:UserWarning")
     with ProcessPoolExecutor(workers, Context(), initializer=_end_worker_with_parent, initargs=(os.getpid(),)) as pool:
         try:
+            for _ in range((workers or os.cpu_count() or 1) if importing else 0):
+                pool.submit(_import, importing)
             yield pool
         except BaseException:  # an interrupt, say; the pool would wait for what is at work
             for worker in started:
                 if worker.is_alive():
                     worker.kill()
             raise
+
+
+def _import(module: str) -> None:
+    importlib.import_module(module)
 
 
 def _end_worker_with_parent(parent: int) -> None:

@@ -111,7 +111,9 @@ def calibrate(
             # A general model has so many kernels that processes of this machine count them; they have nothing to do
             # while kernels are timed. Not forked: drivers and their threads may be at work in this process.
             many = ready.description.general and cluster is None
-            counters: AbstractContextManager[Executor | None] = process_pool() if many else nullcontext(cluster)
+            counters: AbstractContextManager[Executor | None] = (
+                process_pool(importing="perflex.timing.launch.code") if many else nullcontext(cluster)
+            )
             with counters as executor, terminal.progress("calibrate:") as progress:
                 found = calibrate_ready(ready, budget_s=budget_s, fit=fit, run=RunOptions(executor, progress))
         if ready.scale != 1.0:
