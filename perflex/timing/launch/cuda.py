@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import nullcontext
-from io import StringIO
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from perflex.errors import MeasurementError, MissingExtraError
+from perflex.errors import MeasurementError
 from perflex.machines.residency import Resources, most_of, resources_in_log
 from perflex.timing.launch.building import BoundKernel, build_failure, check_built
-from perflex.timing.launch.cuda_code import ADDED, OPTIONS, cuda_programs
+from perflex.timing.launch.cuda_code import programs_in
 from perflex.timing.launch.cuda_context import CudaContext
 from perflex.timing.launch.launch_times import LaunchTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from perflex.compiled.nvidia.cubin import Compiled
     from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
     from perflex.timing.launch.buffers import Slot
@@ -41,8 +40,8 @@ class CudaBackend:
         # That of CUDA events.
         self.timer_resolution_s = device.timer_resolution_ns * 1e-9
         self._context = CudaContext(device)
-        self._modules: dict[Code, Any] = {}
-        self._logs: dict[Code, Mapping[str, Resources]] = {}
+        self._compiled: dict[Code, Compiled] = {}
+        self._functions: dict[Code, list[Any]] = {}
 
     def build(self, request: LaunchRequest) -> CudaRunnable:
         """Build what was generated and checked before; see `KernelBackend`."""
@@ -54,8 +53,10 @@ class CudaBackend:
             raise self._context.failure(request.label, "cannot load what was built", error, "prepare") from error
 
     def _loaded(self, request: LaunchRequest) -> CudaRunnable:
-        module = self._built(request.code, request.label)
-        functions = [module.get_function(name) for name, _ in request.programs]
+        code, compiled = request.code, self._compiled_for(request)
+        if code not in self._functions:
+            self._functions[code] = self._context.functions(compiled, [name for name, _ in request.programs])
+        functions = self._functions[code]
         # What a launch may add to a kernel's own shared memory; without it, drivers stop at 48 KiB. It belongs to the
         # function, which launches of other sizes share.
         for function in functions if request.launch.local_arguments else ():
@@ -64,20 +65,17 @@ class CudaBackend:
         facts = [dict(function.attributes) for function in functions]
         for grid, known in zip(request.launch.grids, facts, strict=True):
             check_built(request.label, self.device, grid, int(known["max_threads_per_block"]), _resources(None, known))
-        logged = self._logged_resources(request.code, facts)
+        told = resources_in_log(compiled.log)
         resources = most_of(
-            _resources(logged.get(name), known) for (name, _), known in zip(request.programs, facts, strict=True)
+            _resources(told.get(compiled.names.get(name, name)), known)
+            for (name, _), known in zip(request.programs, facts, strict=True)
         )
         return CudaRunnable(request, functions, self._context, resources)
 
     def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
         """Compile what was generated and return its machine code, without loading it; see `KernelBackend`."""
-        architecture = f"sm_{self.device.compute_capability.replace('.', '')}"
-        try:
-            return cuda_programs(request.code, request.programs, request.launch, architecture, request.label)
-        except MissingExtraError as error:
-            msg = f"{request.label}: {error.message}"
-            raise MeasurementError(msg, kernel=request.label) from error
+        self._context.require()
+        return programs_in(self._compiled_for(request), request.programs, request.launch, self._context.architecture)
 
     def responds(self) -> bool:
         """Return whether the device still works: an illegal access loses it for the process."""
@@ -87,51 +85,14 @@ class CudaBackend:
         """Give device memory back."""
         self._context.close()
 
-    def _built(self, code: Code, label: str) -> Any:
-        if code not in self._modules:
-            cupy = self._context.cupy
-            try:
-                options = (*OPTIONS, *code.options)
-                module = cupy.RawModule(
-                    code=code.source, options=options, backend="nvrtc", name_expressions=code.kernels or None
-                )
-                log = StringIO()
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # CuPy turns compilers' remarks into warnings
-                    module.compile(log_stream=log)
-            except cupy.cuda.compiler.CompileException as error:
-                raise build_failure(label, self.device, str(error), "error") from error
-            except (RuntimeError, OSError) as error:
-                raise self._context.failure(label, f"does not build on {self.device}", error, "prepare") from error
-            self._modules[code] = module
-            # It has the names of C++ functions as in machine code, which CuPy does not tell.
-            self._logs[code] = {} if code.kernels else resources_in_log(log.getvalue())
-        return self._modules[code]
-
-    def _logged_resources(self, code: Code, facts: Sequence[Mapping[str, int]]) -> Mapping[str, Resources]:
-        """Return what the compiler wrote of each device program, by name."""
-        # Of a binary that CuPy kept there is no log. Compiling again pays only where there may be spills.
-        if not self._logs[code] and any(int(known["local_size_bytes"]) for known in facts):
-            self._logs[code] = self._compiled_again(code)
-        return self._logs[code]
-
-    def _compiled_again(self, code: Code) -> Mapping[str, Resources]:
-        """Return what a source's kernels take, by name; nothing where NVRTC makes no machine code for this device."""
-        nvrtc = self._context.cupy.cuda.nvrtc
-        program = nvrtc.createProgram(code.source, "kernel.cu", (), ())
-        try:
-            for name in code.kernels:
-                nvrtc.addNameExpression(program, name)
-            # "sm", not "compute": registers are known of machine code only.
-            architecture = f"-arch=sm_{self.device.compute_capability.replace('.', '')}"
-            nvrtc.compileProgram(program, (*OPTIONS, *ADDED, *code.options, architecture))
-            told = resources_in_log(nvrtc.getProgramLog(program))
-            names = {name: nvrtc.getLoweredName(program, name) for name in code.kernels}
-            return {**told, **{name: told[lowered] for name, lowered in names.items() if lowered in told}}
-        except RuntimeError:
-            return {}
-        finally:
-            nvrtc.destroyProgram(program)
+    def _compiled_for(self, request: LaunchRequest) -> Compiled:
+        code = request.code
+        if code not in self._compiled:
+            compiled = self._context.compiled(code.source, code.options, code.kernels)
+            if not compiled.cubin:
+                raise build_failure(request.label, self.device, compiled.log, "error")
+            self._compiled[code] = compiled
+        return self._compiled[code]
 
 
 def _resources(logged: Resources | None, facts: Mapping[str, int]) -> Resources:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from perflex.compiled.nvidia.cubin import Compiled, GpuCode, compile_cuda, compiler_of
@@ -18,12 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perflex.features.sized_kernel import SizedKernel
-    from perflex.timing.launch.plan import Code, SizedLaunch
+    from perflex.timing.launch.plan import SizedLaunch
 
-OPTIONS = ("--std=c++17", "--ptxas-options=-v")
+# Functions and methods without a word for it run on the device: such as are constant expressions, too.
+OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v")
 """Of the compiler, for every kernel."""
-# What CuPy adds to the options it is given, and what changes code among it.
-ADDED = ("-ftz=true",)
 _MESSAGE_LINES = 4
 
 
@@ -43,43 +41,31 @@ class Compilation:
         architecture = self.arguments[1]
         if not compiled.cubin:
             raise why_not(self.label, architecture, compiled.log)
-        told = resources_in_log(compiled.log)
-        found = []
-        for (name, arguments), grid in zip(self.programs, self.launch.grids, strict=True):
-            entry = compiled.names.get(name, name)
-            spilt = told[entry].spill_bytes if entry in told else None
-            gpu = GpuCode(architecture, compiled.cubin, entry, grid.groups, grid.work_group, spilt)
-            given = tuple(argument_of(self.launch, argument) for argument in arguments)
-            found.append(CompiledProgram(name, "cuda", (), given, gpu))
-        return tuple(found)
+        return programs_in(compiled, self.programs, self.launch, architecture)
 
 
 def compilation(job: SizedKernel, architecture: str) -> Compilation:
     """Return what compiling a kernel takes; errors as `compile_plan_of`."""
     plan, _ = compile_plan_of(job, "nvrtc")
     launch = size_launch(plan, job.sizes, job.label)
-    names = [(program.name, program.argument_names) for program in plan.programs]
-    return _compilation(plan.code, names, launch, architecture, job.label)
+    programs = [(program.name, program.argument_names) for program in plan.programs]
+    arguments = plan.source, architecture, (*OPTIONS, *plan.options), plan.code.kernels
+    return Compilation(job.label, arguments, key_of(*arguments, compiler_of(architecture).version), programs, launch)
 
 
-def _compilation(
-    code: Code, programs: Sequence[tuple[str, tuple[str, ...]]], launch: SizedLaunch, architecture: str, label: str
-) -> Compilation:
-    added = () if any(option.startswith("-ftz=") for option in code.options) else ADDED
-    arguments = code.source, architecture, (*OPTIONS, *added, *code.options), code.kernels
-    return Compilation(label, arguments, key_of(*arguments, compiler_of(architecture).version), programs, launch)
-
-
-def cuda_programs(
-    code: Code, programs: Sequence[tuple[str, tuple[str, ...]]], launch: SizedLaunch, architecture: str, label: str
+def programs_in(
+    compiled: Compiled, programs: Sequence[tuple[str, tuple[str, ...]]], launch: SizedLaunch, architecture: str
 ) -> tuple[CompiledProgram, ...]:
-    """Compile CUDA C++ and return the code of its kernels."""
-    one = _compilation(code, programs, launch, architecture, label)
-    return one.code(_compiled_here(*one.arguments))
-
-
-# Kernels differ in sizes alone, often; who asked for them keeps their code.
-_compiled_here = lru_cache(maxsize=16)(compile_cuda)
+    """Return the code of each device program of a launch."""
+    told = resources_in_log(compiled.log)
+    found = []
+    for (name, arguments), grid in zip(programs, launch.grids, strict=True):
+        entry = compiled.names.get(name, name)
+        spilt = told[entry].spill_bytes if entry in told else None
+        gpu = GpuCode(architecture, compiled.cubin, entry, grid.groups, grid.work_group, spilt)
+        given = tuple(argument_of(launch, argument) for argument in arguments)
+        found.append(CompiledProgram(name, "cuda", (), given, gpu))
+    return tuple(found)
 
 
 def why_not(label: str, architecture: str, log: str) -> MeasurementError:

@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 # What a source's own code reaches is known; its subscripts may have any width.
 _MOST_ELEMENTS = 2**63 - 1
 _NEEDED = {"cuda": "CuPy (pip install 'perflex[cuda]')", "opencl": "its vendor's OpenCL driver"}
-# Functions and methods without a word for it run on both: such as are constant expressions, too.
-_CUDA_OPTIONS = ("-default-device",)
 # What OpenCL C's compiler of NVIDIA takes by default, which is less exact than CUDA C++'s in quotients and roots.
-_OPENCL_OPTIONS = ("-ftz=false", "-prec-div=false", "-prec-sqrt=false")
+_OPENCL_OPTIONS = ("-prec-div=false", "-prec-sqrt=false")
 
 # Options of one compiler, and what stands for them elsewhere; nothing where code is so by default.
 _SAME_OPTIONS: Mapping[str, Mapping[str, str]] = {
@@ -89,8 +87,7 @@ def compile_plan_of(
         raise MeasurementError(msg, kernel=job.label) from error
     scalars = {name: np.dtype(dtype) for name, kind, dtype in found.arguments if kind == "scalar"}
     names = tuple(name for name, *_ in found.arguments)
-    of_language = _OPENCL_OPTIONS if kernel.language == "opencl" else ()
-    of_nvrtc = (*_CUDA_OPTIONS, *of_language) if compiler == "nvrtc" else ()
+    of_nvrtc = _OPENCL_OPTIONS if (kernel.language, compiler) == ("opencl", "nvrtc") else ()
     plan = LaunchPlan(
         name=kernel.name,
         source=found.text,
@@ -153,7 +150,7 @@ def _plan(kernel: SourceKernel, launch: SourceLaunch) -> LaunchPlan:
         assumptions=None,
         most_elements=_MOST_ELEMENTS,
         local_arguments=launch.local_arguments,
-        options=(*(() if on_opencl else (*_CUDA_OPTIONS, *(f"-I{one}" for one in kernel.folders))), *kernel.options),
+        options=(*(() if on_opencl else (f"-I{one}" for one in kernel.folders)), *kernel.options),
         written=True,
         by_data=launch.by_data,
     )
