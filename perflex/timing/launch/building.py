@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perflex.machines.residency import Resources
     from perflex.timing.launch.buffers import BufferPool, Slot
     from perflex.timing.launch.launch_times import LaunchTimes
-    from perflex.timing.launch.plan import Grid
+    from perflex.timing.launch.plan import DeviceProgram
     from perflex.timing.launch.request import LaunchRequest
 
 # Compilers repeat themselves: the first errors say what is wrong.
@@ -49,7 +49,7 @@ class BoundKernel(ABC):
 
     def read(self, name: str) -> np.ndarray[tuple[int], np.dtype[Any]]:
         """Return an array's buffer as the last launch left it, shape ``(length,)``."""
-        data = np.empty(self._request.launch.lengths[name], self._request.dtypes[name])
+        data = np.empty(self._request.lengths[name], self._request.dtypes[name])
         self._pool.memory.read(self._buffers()[self._request.slots[name][0]], data)
         return data
 
@@ -100,12 +100,12 @@ def build_failure(label: str, device: Device, log: str, error_mark: str) -> Meas
     return MeasurementError(msg, kernel=label, device=device, log=log)
 
 
-def check_built(label: str, device: Device, grid: Grid, most_items: int, resources: Resources) -> None:
+def check_built(label: str, device: Device, program: DeviceProgram, most_items: int, resources: Resources) -> None:
     """Compare a device program with the limits that are known only after the build, registers included.
 
     `most_items` are the work-items of a work-group that the driver allows for this program.
     """
-    items = prod(grid.work_group)
+    items = prod(program.work_group)
     if items > most_items:
         msg = f"{label}: a work-group of {items} work-items, {device} allows {most_items} for this kernel"
         if resources.registers is not None:

@@ -55,27 +55,28 @@ class CudaBackend:
     def _loaded(self, request: LaunchRequest) -> CudaRunnable:
         code, compiled = request.code, self._compiled_for(request)
         if code not in self._functions:
-            self._functions[code] = self._context.functions(compiled, [name for name, _ in request.programs])
+            self._functions[code] = self._context.functions(compiled, [program.name for program in request.programs])
         functions = self._functions[code]
         # What a launch may add to a kernel's own shared memory; without it, drivers stop at 48 KiB. It belongs to the
         # function, which launches of other sizes share.
-        for function in functions if request.launch.local_arguments else ():
+        for function in functions if request.local_arguments else ():
             wanted = max(_dynamic_bytes(request), function.max_dynamic_shared_size_bytes)
             function.max_dynamic_shared_size_bytes = wanted
         facts = [dict(function.attributes) for function in functions]
-        for grid, known in zip(request.launch.grids, facts, strict=True):
-            check_built(request.label, self.device, grid, int(known["max_threads_per_block"]), _resources(None, known))
+        for program, known in zip(request.programs, facts, strict=True):
+            most_items = int(known["max_threads_per_block"])
+            check_built(request.label, self.device, program, most_items, _resources(None, known))
         told = resources_in_log(compiled.log)
         resources = most_of(
-            _resources(told.get(compiled.names.get(name, name)), known)
-            for (name, _), known in zip(request.programs, facts, strict=True)
+            _resources(told.get(compiled.names.get(program.name, program.name)), known)
+            for program, known in zip(request.programs, facts, strict=True)
         )
         return CudaRunnable(request, functions, self._context, resources)
 
     def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
         """Compile what was generated and return its machine code, without loading it; see `KernelBackend`."""
         self._context.require()
-        return programs_in(self._compiled_for(request), request.programs, request.launch, self._context.architecture)
+        return programs_in(self._compiled_for(request), request, self._context.architecture)
 
     def responds(self) -> bool:
         """Return whether the device still works: an illegal access loses it for the process."""
@@ -104,7 +105,7 @@ def _resources(logged: Resources | None, facts: Mapping[str, int]) -> Resources:
 
 def _dynamic_bytes(request: LaunchRequest) -> int:
     """Return the shared memory that a launch adds: all arrays of that kind begin at one place."""
-    return max(request.launch.local_arguments.values(), default=0)
+    return max(request.local_arguments.values(), default=0)
 
 
 class CudaRunnable(BoundKernel):
@@ -187,14 +188,12 @@ class CudaRunnable(BoundKernel):
         first, last = event(), event()
         first.record(self._context.stream)
         for _ in range(launches):
-            for function, grid, (_, names) in zip(
-                self._functions, self._request.launch.grids, self._request.programs, strict=True
-            ):
-                arguments = self._arguments(names, buffers)
-                function(grid.groups, grid.work_group, arguments, shared_mem=_dynamic_bytes(self._request))
+            for function, program in zip(self._functions, self._request.programs, strict=True):
+                arguments = self._arguments(program.argument_names, buffers)
+                function(program.groups, program.work_group, arguments, shared_mem=_dynamic_bytes(self._request))
         last.record(self._context.stream)
         return first, last
 
     def _arguments(self, names: Sequence[str], buffers: dict[Slot, Any]) -> tuple[Any, ...]:
-        scalars, slots = self._request.launch.scalars, self._request.slots
+        scalars, slots = self._request.scalars, self._request.slots
         return tuple(scalars[name] if name in scalars else np.uintp(buffers[slots[name][0]]) for name in names)

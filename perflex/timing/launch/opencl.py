@@ -98,14 +98,11 @@ class OpenCLBackend:
             raise MeasurementError(msg, kernel=request.label, device=self.device) from error
 
     def _checked(self, program: Any, request: LaunchRequest) -> OpenCLRunnable:
-        kernels = [cl.Kernel(program, name) for name, _ in request.programs]
+        kernels = [cl.Kernel(program, one.name) for one in request.programs]
         logged = self._logged_resources(program)
-        used = [
-            self._resources(kernel, logged.get(name, Resources()))
-            for kernel, (name, _) in zip(kernels, request.programs, strict=True)
-        ]
-        for kernel, grid, resources in zip(kernels, request.launch.grids, used, strict=True):
-            check_built(request.label, self.device, grid, self._most_items(kernel), resources)
+        used = [self._resources(kernel, logged.get(kernel.function_name, Resources())) for kernel in kernels]
+        for kernel, one, resources in zip(kernels, request.programs, used, strict=True):
+            check_built(request.label, self.device, one, self._most_items(kernel), resources)
         return OpenCLRunnable(request, kernels, self._queue, self._pool, most_of(used), self._watch, self._sweep)
 
     def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
@@ -258,11 +255,11 @@ class OpenCLRunnable(BoundKernel):
 
     def _bound(self) -> dict[Slot, Any]:
         """Return this kernel's buffers and set them as its arguments."""
-        buffers, launch = self._buffers(), self._request.launch
-        local = {name: cl.LocalMemory(size) for name, size in launch.local_arguments.items()}
-        given = {name: buffers[slot] for name, (slot, _) in self._request.slots.items()} | local | dict(launch.scalars)
-        for kernel, (_, arguments) in zip(self._kernels, self._request.programs, strict=True):
-            for index, name in enumerate(arguments):
+        buffers, request = self._buffers(), self._request
+        local = {name: cl.LocalMemory(size) for name, size in request.local_arguments.items()}
+        given = {name: buffers[slot] for name, (slot, _) in request.slots.items()} | local | dict(request.scalars)
+        for kernel, program in zip(self._kernels, request.programs, strict=True):
+            for index, name in enumerate(program.argument_names):
                 kernel.set_arg(index, given[name])
         return buffers
 
@@ -272,7 +269,7 @@ class OpenCLRunnable(BoundKernel):
         if not restored:
             self._restore(buffers)
         events = [
-            cl.enqueue_nd_range_kernel(self._queue, kernel, grid.items, grid.work_group)
-            for kernel, grid in zip(self._kernels, self._request.launch.grids, strict=True)
+            cl.enqueue_nd_range_kernel(self._queue, kernel, program.items, program.work_group)
+            for kernel, program in zip(self._kernels, self._request.programs, strict=True)
         ]
         return events[0], events[-1]

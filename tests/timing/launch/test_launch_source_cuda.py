@@ -77,7 +77,7 @@ def test_dynamic_shared_memory(cuda):
     runnable = built(cuda, row_sums(), {"columns": 37, "rows": 5}, "x")
     runnable.run(1)
     np.testing.assert_allclose(runnable.read("sums"), runnable.read("x").reshape(5, 37).sum(axis=1), rtol=1e-5)
-    assert set(state().dynamic_bytes) == {runnable._request.launch.local_bytes} == {16 * 4}
+    assert set(state().dynamic_bytes) == {runnable._request.local_bytes} == {16 * 4}
 
 
 REVERSED = """
