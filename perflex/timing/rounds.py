@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from perflex.features.sized_kernel import SizedKernel
     from perflex.store.records import MeasurementKey, Recorder
-    from perflex.timing.launch.backend import Backend, BuiltKernel, Runnable, TimedDevice
+    from perflex.timing.launch.backend import Backend, Runnable, TimedDevice
+    from perflex.timing.launch.building import BoundKernel
     from perflex.timing.options import TimingOptions
     from perflex.timing.results import FailureKind
 
@@ -178,7 +179,7 @@ def _run(job: TimingJob, launches: int, options: TimingOptions) -> tuple[float, 
     if not isinstance(job.kernel, LaunchRequest):
         msg = f"{job.label}: nothing is known of this device's caches; leave out caches='cold'"
         raise MeasurementError(msg, kernel=job.label)
-    return cast("BuiltKernel", runnable).run(launches, cold=True)
+    return cast("BoundKernel", runnable).run(launches, cold=True)
 
 
 def _require_no_data(job: SizedKernel | LaunchRequest) -> None:

@@ -13,7 +13,7 @@ from perflex.errors import MeasurementError
 if TYPE_CHECKING:
     from perflex.devices.device import Device
     from perflex.machines.residency import Resources
-    from perflex.timing.launch.buffers import BufferPool, Slot
+    from perflex.timing.launch.buffers import BufferPool, BufferSlot
     from perflex.timing.launch.launch_times import LaunchTimes
     from perflex.timing.launch.plan import DeviceProgram
     from perflex.timing.launch.request import LaunchRequest
@@ -55,7 +55,10 @@ class BoundKernel(ABC):
 
     @abstractmethod
     def run(self, launches: int, *, cold: bool = False) -> LaunchTimes:
-        """Run back to back and return the device time of each launch in seconds; see `BuiltKernel`."""
+        """Run back to back and return the device time of each launch in seconds; see `Runnable`.
+
+        With `cold`, data of before are driven out of caches before each launch, outside the times.
+        """
 
     def results(self) -> dict[str, np.ndarray[tuple[int], np.dtype[Any]]]:
         """Launch it with the data of `LaunchRequest.given`, and return what it writes, shape ``(length,)`` each.
@@ -76,10 +79,10 @@ class BoundKernel(ABC):
             msg = f"{request.label}: its results cannot be read ({error})"
             raise MeasurementError(msg, kernel=request.label, kind="run") from error
 
-    def _buffers(self) -> dict[Slot, Any]:
+    def _buffers(self) -> dict[BufferSlot, Any]:
         return self._pool.buffers(self._slot_bytes, self._request.label, self._data)
 
-    def _restore(self, buffers: dict[Slot, Any]) -> None:
+    def _restore(self, buffers: dict[BufferSlot, Any]) -> None:
         """Give arrays that the kernel both reads and writes their first content again."""
         for slot, origin, size in self._restored:
             self._pool.memory.copy(buffers[slot], buffers[origin], size)

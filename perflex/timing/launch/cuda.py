@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from perflex.compiled.nvidia.cubin import Compiled
     from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
-    from perflex.timing.launch.buffers import Slot
+    from perflex.timing.launch.buffers import BufferSlot
     from perflex.timing.launch.plan import Code
     from perflex.timing.launch.request import LaunchRequest
 
@@ -44,7 +44,7 @@ class CudaBackend:
         self._functions: dict[Code, list[Any]] = {}
 
     def build(self, request: LaunchRequest) -> CudaRunnable:
-        """Build what was generated and checked before; see `KernelBackend`."""
+        """Build what was generated and checked before."""
         self._context.require()
         try:
             with self._context.current():
@@ -74,7 +74,7 @@ class CudaBackend:
         return CudaRunnable(request, functions, self._context, resources)
 
     def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
-        """Compile what was generated and return its machine code, without loading it; see `KernelBackend`."""
+        """Compile what was generated and return the machine code of each device program, without loading it."""
         self._context.require()
         return programs_in(self._compiled_for(request), request, self._context.architecture)
 
@@ -126,7 +126,7 @@ class CudaRunnable(BoundKernel):
         self._ran = False
 
     def run(self, launches: int, *, cold: bool = False) -> LaunchTimes:
-        """Run back to back and return the device time of each launch in seconds; see `BuiltKernel`."""
+        """Run back to back and return the device time of each launch in seconds; see `BoundKernel`."""
         self._context.require()
         watch = self._context.watch
         try:
@@ -153,11 +153,11 @@ class CudaRunnable(BoundKernel):
         for first in range(0, launches, most):
             yield min(most, launches - first)
 
-    def _run(self, launches: int, buffers: dict[Slot, Any], sweep: _Sweep | None) -> list[float]:
+    def _run(self, launches: int, buffers: dict[BufferSlot, Any], sweep: _Sweep | None) -> list[float]:
         """Run launches that a stream takes; once more where the host was too slow, for then they did not wait."""
         for _ in range(_TRIES):
             held, times = self._ran, self._run_once(launches, buffers, sweep)
-            if not (held and self._context.hold.gave_up):
+            if not (held and self._context.gate.gave_up):
                 return times
         label = self._request.label
         msg = (
@@ -166,9 +166,9 @@ class CudaRunnable(BoundKernel):
         )
         raise MeasurementError(msg, kernel=label, kind="run")
 
-    def _run_once(self, launches: int, buffers: dict[Slot, Any], sweep: _Sweep | None) -> list[float]:
+    def _run_once(self, launches: int, buffers: dict[BufferSlot, Any], sweep: _Sweep | None) -> list[float]:
         # The first launch may have to load code, which waits for a device that is held.
-        hold = self._context.hold.held() if self._ran else nullcontext()
+        hold = self._context.gate.held() if self._ran else nullcontext()
         each = 1 if self._restored or sweep else launches
         with self._context.stream:
             with hold:
@@ -179,7 +179,7 @@ class CudaRunnable(BoundKernel):
         elapsed = self._context.cupy.cuda.get_elapsed_time
         return [elapsed(first, last) * 1e-3 / each for first, last in pairs for _ in range(each)]
 
-    def _timed(self, launches: int, buffers: dict[Slot, Any], sweep: _Sweep | None) -> tuple[Any, Any]:
+    def _timed(self, launches: int, buffers: dict[BufferSlot, Any], sweep: _Sweep | None) -> tuple[Any, Any]:
         """Enqueue what restores arrays and empties caches, and launches between two events."""
         self._restore(buffers)
         if sweep is not None:
@@ -194,6 +194,6 @@ class CudaRunnable(BoundKernel):
         last.record(self._context.stream)
         return first, last
 
-    def _arguments(self, names: Sequence[str], buffers: dict[Slot, Any]) -> tuple[Any, ...]:
+    def _arguments(self, names: Sequence[str], buffers: dict[BufferSlot, Any]) -> tuple[Any, ...]:
         scalars, slots = self._request.scalars, self._request.slots
         return tuple(scalars[name] if name in scalars else np.uintp(buffers[slots[name][0]]) for name in names)

@@ -43,7 +43,7 @@ class CudaContext:
         What code is compiled for, as ``"sm_90"``.
     stream
         Where all commands go.
-    hold
+    gate
         Holds the stream while commands are enqueued.
     memory, pool
         Its memory, and the buffers there.
@@ -69,7 +69,7 @@ class CudaContext:
             with self.current():
                 self.stream = self.cupy.cuda.Stream(non_blocking=True)
                 [hold] = self.functions(self.compiled(_SOURCE), [_HOLD_NAME])
-                self.hold = Hold(self.cupy, hold)
+                self.gate = StreamGate(self.cupy, hold)
         except (RuntimeError, OSError) as error:
             msg = f"cannot open {device}: {first_line(error)}"
             raise DeviceError(msg, device=device) from error
@@ -201,7 +201,7 @@ extern "C" __global__ void {_HOLD_NAME}(volatile int *state, unsigned long long 
 """
 
 
-class Hold:
+class StreamGate:
     """Holds streams of one device by a kernel of it; a RuntimeError where the driver fails."""
 
     def __init__(self, cupy: Any, kernel: Any) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
-    from perflex.timing.launch.buffers import Slot
+    from perflex.timing.launch.buffers import BufferSlot
     from perflex.timing.launch.launch_times import Watch
     from perflex.timing.launch.plan import Code
     from perflex.timing.launch.request import LaunchRequest
@@ -89,7 +89,7 @@ class OpenCLBackend:
         self._options = ("-cl-nv-verbose",) if verbose else ()
 
     def build(self, request: LaunchRequest) -> OpenCLRunnable:
-        """Build what was generated and checked before; see `KernelBackend`."""
+        """Build what was generated and checked before."""
         program = self._built(request.code, request.label)
         try:
             return self._checked(program, request)
@@ -106,7 +106,7 @@ class OpenCLBackend:
         return OpenCLRunnable(request, kernels, self._queue, self._pool, most_of(used), self._watch, self._sweep)
 
     def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
-        """Return the machine code of a kernel; see `KernelBackend`."""
+        """Build a kernel and return the machine code of each device program."""
         program = self._built(request.code, request.label)
         try:
             return programs_in(program, self.device, request)
@@ -221,7 +221,7 @@ class OpenCLRunnable(BoundKernel):
         self._watch = watch
 
     def run(self, launches: int, *, cold: bool = False) -> LaunchTimes:
-        """Run back to back and return the device time of each launch in seconds; see `BuiltKernel`."""
+        """Run back to back and return the device time of each launch in seconds; see `BoundKernel`."""
         if cold and launches > 1:
             # What empties caches is no part of what is watched either.
             return LaunchTimes.joined([self.run(1, cold=True) for _ in range(launches)])
@@ -253,7 +253,7 @@ class OpenCLRunnable(BoundKernel):
             raise MeasurementError(msg, kernel=label, kind="run")
         return times
 
-    def _bound(self) -> dict[Slot, Any]:
+    def _bound(self) -> dict[BufferSlot, Any]:
         """Return this kernel's buffers and set them as its arguments."""
         buffers, request = self._buffers(), self._request
         local = {name: cl.LocalMemory(size) for name, size in request.local_arguments.items()}
@@ -263,7 +263,7 @@ class OpenCLRunnable(BoundKernel):
                 kernel.set_arg(index, given[name])
         return buffers
 
-    def _launch(self, buffers: dict[Slot, Any], *, restored: bool) -> tuple[Any, Any]:
+    def _launch(self, buffers: dict[BufferSlot, Any], *, restored: bool) -> tuple[Any, Any]:
         """Enqueue all device programs in order, after what restores arrays; return the first and the last event."""
         # Commands of this queue run in order: restoring ends before the first program begins.
         if not restored:

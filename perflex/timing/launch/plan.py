@@ -104,9 +104,10 @@ class LaunchPlan:
     local_bytes
         Local memory of one work-group in bytes, symbolic.
     assumptions
-        The kernel's assumptions on its parameters, an ``islpy.BasicSet``.
+        The kernel's assumptions on its parameters, an ``islpy.BasicSet``; None for none.
     most_elements
-        Elements of an array that the code's subscripts reach: integers of the kernel's index type.
+        Elements of an array that the code's subscripts reach: integers of the kernel's index type. What a written
+        source reaches is known; its subscripts may have any width.
     local_arguments
         Bytes of local memory that a launch is given, by name: arguments in OpenCL, dynamic shared memory in CUDA.
     options
@@ -123,9 +124,9 @@ class LaunchPlan:
     arrays: Mapping[str, ArrayPlan]
     scalars: Mapping[str, Any]
     parameters: tuple[str, ...]
-    local_bytes: Any
-    assumptions: Any
-    most_elements: int
+    local_bytes: Any = 0
+    assumptions: Any = None
+    most_elements: int = 2**63 - 1
     local_arguments: Mapping[str, int] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     written: bool = False
@@ -172,16 +173,17 @@ def _plan(kernel: lp.TranslationUnit, api: Api) -> LaunchPlan:
 def _generated(kernel: lp.TranslationUnit, name: str, api: Api) -> LaunchPlan:
     import loopy as lp
 
-    from perflex.timing.launch.code import compiler_options, device_code, program_name, retargeted
+    from perflex.timing.launch.code import compiler_options, cuda_name, device_code, retargeted
     from perflex.timing.launch.decided_by_data import decided_by_data
 
     unit = lp.preprocess_program(retargeted(kernel, api))
     unit = lp.linearize(lp.infer_unknown_types(unit, expect_completion=True))
     programs = _programs(unit, name)  # refuses what no code can be made for before that is tried
     plan = _from_linearized(unit, name, programs, device_code(unit, api))
-    called = tuple(replace(program, name=program_name(program.name, api)) for program in programs)
+    if api == "cuda":
+        programs = tuple(replace(program, name=cuda_name(program.name)) for program in programs)
     options = compiler_options(kernel, api)
-    return replace(plan, programs=called, options=options, by_data=decided_by_data(unit.default_entrypoint))
+    return replace(plan, programs=programs, options=options, by_data=decided_by_data(unit.default_entrypoint))
 
 
 class _OthersOnly:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perflex.features.sized_kernel import SizedKernel
-    from perflex.timing.launch.buffers import Slot
+    from perflex.timing.launch.buffers import BufferSlot
     from perflex.timing.launch.plan import ArrayPlan, Code, DeviceProgram, LaunchPlan
 
 # In the code, not among the arguments: a kernel may compute in double precision what it stores in single.
@@ -71,7 +71,7 @@ class LaunchRequest:
     scalars: Mapping[str, Any]
     local_bytes: int
     local_arguments: Mapping[str, int]
-    slots: Mapping[str, tuple[Slot, Slot | None]]
+    slots: Mapping[str, tuple[BufferSlot, BufferSlot | None]]
     dtypes: Mapping[str, np.dtype[Any]]
     by_data: str = ""
     results: tuple[str, ...] = ()
@@ -137,9 +137,9 @@ class LaunchRequest:
         return {name: self.lengths[name] * dtype.itemsize for name, dtype in self.dtypes.items()}
 
     @property
-    def slot_bytes(self) -> dict[Slot, int]:
+    def slot_bytes(self) -> dict[BufferSlot, int]:
         """Bytes of every slot, those that arrays are restored from included."""
-        sizes: dict[Slot, int] = {}
+        sizes: dict[BufferSlot, int] = {}
         for name, size in self.buffer_bytes.items():
             slot, origin = self.slots[name]
             sizes[slot] = size

@@ -10,7 +10,7 @@ import pytest
 
 from perflex.errors import MeasurementError, MissingSizeError
 from perflex.features import SizedKernel
-from perflex.timing.launch.buffers import BufferPool, OpenCLMemory, Slot, assign_slots, sample_data
+from perflex.timing.launch.buffers import BufferPool, BufferSlot, OpenCLMemory, assign_slots, sample_data
 from perflex.timing.launch.opencl import OpenCLBackend
 from perflex.timing.launch.plan import _silenced, plan_launch
 from perflex.timing.launch.request import check_limits, launch_request, size_launch
@@ -238,7 +238,7 @@ def test_arrays_of_a_kernel_never_share_a_slot():
 
 def test_pool_keeps_to_its_budget(backend):
     pool = BufferPool(OpenCLMemory(backend._context, backend._queue), budget_bytes=3000)
-    slots = [Slot("in", "<f4", i) for i in range(4)]
+    slots = [BufferSlot("in", "<f4", i) for i in range(4)]
     kept = pool.buffers({slots[0]: 1000, slots[1]: 1000}, "x")
     assert pool.buffers({slots[0]: 500}, "x")[slots[0]] is kept[slots[0]]
     pool.buffers({slots[2]: 1000}, "x")
