@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perflex.devices.device import Device
     from perflex.machines.residency import Resources
     from perflex.timing.launch.backend import RunLimits
+    from perflex.timing.launch.launch_times import LaunchTimes
     from perflex.timing.launch.plan import Code
     from perflex.timing.launch.request import LaunchRequest
 
@@ -201,7 +202,7 @@ class IsolatedRunnable:
         """What the kernel takes of the device, as far as the driver tells."""
         return self._place.resources
 
-    def run(self, launches: int, *, cold: bool = False) -> tuple[float, ...]:
+    def run(self, launches: int, *, cold: bool = False) -> LaunchTimes:
         """Run back to back and return the device time of each launch in seconds, taken in the other process.
 
         It is built anew if another process began since.

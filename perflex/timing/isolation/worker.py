@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from perflex.machines.residency import Resources
     from perflex.timing.launch.backend import KernelBackend
     from perflex.timing.launch.building import BoundKernel
+    from perflex.timing.launch.launch_times import LaunchTimes
     from perflex.timing.launch.request import LaunchRequest
 
 _backends: list[KernelBackend] = []
@@ -37,7 +38,7 @@ def code(request: LaunchRequest) -> tuple[CompiledProgram, ...]:
     return _backends[0].code(request)
 
 
-def run(number: int, launches: int, cold: bool) -> tuple[float, ...]:
+def run(number: int, launches: int, cold: bool) -> LaunchTimes:
     """Run a kernel; see `BoundKernel`."""
     return _kernels[number].run(launches, cold=cold)
 

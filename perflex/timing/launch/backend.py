@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perflex.devices.device import Device
     from perflex.timing.launch.cuda import CudaBackend
+    from perflex.timing.launch.launch_times import LaunchTimes
     from perflex.timing.launch.opencl import OpenCLBackend
 
 
 class Runnable(Protocol):
     """A kernel with sizes, built and ready to run."""
 
-    def run(self, launches: int) -> tuple[float, ...]:
+    def run(self, launches: int) -> LaunchTimes | Sequence[float]:
         """Run back to back; return the device time of each launch in seconds, as `LaunchTimes` where more is known.
 
         Arrays that the kernel both reads and writes are restored before each launch, outside the times.

@@ -244,9 +244,9 @@ class OpenCLRunnable(BoundKernel):
             msg = f"{label}: the launch failed ({error})"
             raise MeasurementError(msg, kernel=label, kind="run") from error
 
-    def _seconds(self, events: list[tuple[Any, Any]]) -> list[float]:
+    def _seconds(self, events: list[tuple[Any, Any]]) -> tuple[float, ...]:
         """Return the time of each launch by its first and its last event."""
-        times = [(last.profile.end - first.profile.start) * 1e-9 for first, last in events]
+        times = tuple((last.profile.end - first.profile.start) * 1e-9 for first, last in events)
         if min(times) < 0:
             label = self._request.label
             msg = f"{label}: the driver's event times run backwards; use another driver"

@@ -66,7 +66,7 @@ def cuda(fake_gpu):
 @pytest.mark.parametrize("arguments", ["double, 4", "float, SIZE"])
 def test_an_instance_of_a_template(arguments, cuda):
     runnable = built(cuda, scale(arguments), {"n": 1000}, "x")
-    assert min(runnable.run(3)) > 0
+    assert min(runnable.run(3).seconds) > 0
     assert len(runnable.read("x")) == len(runnable.read("y")) == 1000
     assert runnable.read("y").dtype == (np.float64 if arguments[0] == "d" else np.float32)
     np.testing.assert_allclose(runnable.read("y"), 0.75 * runnable.read("x"), rtol=1e-6)
