@@ -336,8 +336,8 @@ def source_kernel(
 
     Where it is launched (`time_kernel`, `calibrate`), arrays are as long as the kernel reaches, and at least as
     stated. They hold numbers near one, integers are ones, and floating-point arguments that have no value are 0.75.
-    A kernel in which data decide a subscript or a trip count is not timed: data are made up. CUDA C is compiled with
-    ``-ftz=true``, as CuPy does it.
+    A kernel in which data decide a subscript or a trip count is not timed: data are made up. CUDA C is compiled as
+    ``nvcc`` does by default, denormal numbers and exact divisions included.
 
     Parameters
     ----------

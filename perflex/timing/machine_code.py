@@ -157,8 +157,8 @@ class _Compilers:
             process = self._taken()
             found = process.call(one.make, *one.arguments, limit_s=_LIMIT_S)
         except (OSError, ChildLostError) as error:
-            msg = f"{one.label}: the compiler gave nothing: {error}"
-            raise MeasurementError(msg, kernel=one.label) from error
+            msg = f"{one.request.label}: the compiler gave nothing: {error}"
+            raise MeasurementError(msg, kernel=one.request.label) from error
         self._idle.append(process)
         return found
 

@@ -68,5 +68,5 @@ def measure(
         timer.time(jobs, session, progress, executor)
     if progress is not None:
         progress(2 * len(jobs), 2 * len(jobs), "")
-    found = outcomes_of(of_kernels, options, affinity_of(device, isolate=options.isolate).said)
+    found = outcomes_of(of_kernels, options, affinity_of(device, isolate=options.isolate).description)
     return found.labelled([kernel.label for kernel in kernels])

@@ -47,7 +47,7 @@ class ResultCheck:
             msg = f"{job.label}: elements of {mixed[0]} have several types, which are not compared; leave out answer"
             raise CalibrationError(msg)
         if callable(self._answer):
-            whose, expected = "the answer", self._answer({**job.launch.scalars, **job.given()})
+            whose, expected = "the answer", self._answer({**job.scalars, **job.given()})
         else:
             self._first = whose, expected = self._first or (job.label, found)
         given: object = expected

@@ -116,7 +116,7 @@ class TimingSummary:
         By which fraction a kernel's time is expected to differ from one such measurement to the next, the median over
         the kernels; None where less than half of them have samples enough.
     affinity
-        What decided on the processors of a CPU device's workers, or why nothing did (`Affinity.said`).
+        What decided on the processors of a CPU device's workers, or why nothing did (`Affinity.description`).
     """
 
     outliers: int = 0

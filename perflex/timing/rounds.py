@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from perflex.features.sized_kernel import SizedKernel
     from perflex.store.records import MeasurementKey, Recorder
-    from perflex.timing.launch.backend import Backend, BuiltKernel, Runnable, TimedDevice
+    from perflex.timing.launch.backend import Backend, Runnable, TimedDevice
+    from perflex.timing.launch.building import BoundKernel
     from perflex.timing.options import TimingOptions
     from perflex.timing.results import FailureKind
 
@@ -152,12 +153,12 @@ def start(job: TimingJob, backend: Backend, session: Session) -> None:
         _require_no_data(job.kernel)
         job.runnable = backend.build(job.kernel)
         stage = "run"
-        seconds = _run(job, 1, session.options)[0]
+        (seconds,) = _run(job, 1, session.options).seconds
         if seconds > session.options.limit_s:
             msg = f"{job.label}: one launch took {seconds:.3g} s, the limit is {session.options.limit_s:g} s"
             raise MeasurementError(msg, kernel=job.label, kind="limit")
         # The first launch pays for page faults and lazy loading, so the second one tells the cost.
-        job.seconds = min(seconds, _run(job, 1, session.options)[0])
+        job.seconds = min(seconds, *_run(job, 1, session.options).seconds)
     # First, for it is a PerflexError, too: without the device no other kernel can be timed either.
     except DeviceError:
         raise
@@ -167,18 +168,19 @@ def start(job: TimingJob, backend: Backend, session: Session) -> None:
     job.launches = _launches(job.seconds, backend)
 
 
-def _run(job: TimingJob, launches: int, options: TimingOptions) -> tuple[float, ...]:
+def _run(job: TimingJob, launches: int, options: TimingOptions) -> LaunchTimes:
     """Launch a kernel that was built, with caches as they are wanted."""
     runnable = job.runnable
     if runnable is None:
         msg = f"{job.label} is to be timed but was not built"
         raise MeasurementError(msg, kernel=job.label)
     if options.caches == "warm":
-        return runnable.run(launches)
+        times = runnable.run(launches)
+        return times if isinstance(times, LaunchTimes) else LaunchTimes(tuple(times))
     if not isinstance(job.kernel, LaunchRequest):
         msg = f"{job.label}: nothing is known of this device's caches; leave out caches='cold'"
         raise MeasurementError(msg, kernel=job.label)
-    return cast("BuiltKernel", runnable).run(launches, cold=True)
+    return cast("BoundKernel", runnable).run(launches, cold=True)
 
 
 def _require_no_data(job: SizedKernel | LaunchRequest) -> None:
@@ -240,8 +242,7 @@ def _time(job: TimingJob, number: int, session: Session) -> None:
     except PerflexError as error:
         job.give_up(error, "run", session)
         return
-    activity = times.activity if isinstance(times, LaunchTimes) else None
-    sample = Sample(_midmean(times), len(times), started, session.name, number, activity)
+    sample = Sample(_midmean(times.seconds), len(times.seconds), started, session.name, number, times.activity)
     # The mark is what is known now: the kernel's later samples may tell more, so that it is not relied on afterwards.
     marked = bool(disturbed([*job.samples, sample])[-1])
     sample = replace(sample, disturbed=marked)

@@ -47,8 +47,8 @@ def test_other_code_is_no_known_layout():
 def test_a_runtime_of_another_layout_is_refused(monkeypatch):
     monkeypatch.setattr(opencl_code, "runtime_of", lambda _: "intel")
     monkeypatch.setattr(opencl_code, "_layout_is_known", lambda *_: False)
-    grid = SimpleNamespace(work_group=(32,), items=(1024,))
-    request = SimpleNamespace(label="kernel", launch=SimpleNamespace(grids=(grid,)), programs=())
+    one = SimpleNamespace(work_group=(32,), items=(1024,))
+    request = SimpleNamespace(label="kernel", programs=(one,))
     program = SimpleNamespace(get_info=lambda _: [b""])
     with pytest.raises(MeasurementError, match="in another way than perflex knows; update perflex"):
         opencl_code.programs_in(program, "device", request)

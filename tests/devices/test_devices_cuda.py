@@ -27,7 +27,7 @@ from perflex.devices.cuda import CUDA_LIBRARY, load_cupy, properties_of
 from perflex.devices.device import DeviceInfo, matching, short_names
 from perflex.devices.listing import device_of, mark_default, wall_time_identifier
 from perflex.errors import DeviceError, FeatureError
-from perflex.features import SizedKernel, Target, kernel_feature_values
+from perflex.features import SizedKernel, Target, kernel_feature_values, source_kernel
 from perflex.features.values import feature_values
 from perflex.machines.residency import Resources, most_of, resources_in_log
 from perflex.timing.compiled_code import resource_use
@@ -224,13 +224,12 @@ def test_registers_are_features_of_built_kernels(fake_gpu, monkeypatch):
     assert values == {"f_registers": 96, "f_private_bytes": 24, "f_spill_bytes": 16, "f_occupancy": 5 / 16}
 
 
-def test_spills_of_a_binary_that_was_kept_are_asked_for(fake_gpu, monkeypatch):
-    job = SizedKernel(vector(), {"n": 64}, "x")
-    monkeypatch.setenv("FAKE_CUDA_KEPT", "1")
+def test_spills_are_those_of_a_template_by_the_name_that_it_has_in_machine_code(fake_gpu, monkeypatch):
+    text = "template <class T> __global__ void twice(T *x) { x[threadIdx.x] *= 2; }"
+    job = SizedKernel(source_kernel(text, "twice<float>", local=32, groups=1), {}, "x")
     monkeypatch.setenv("FAKE_CUDA_SPILLS", "16")
+    monkeypatch.setenv("FAKE_CUDA_PRIVATE", "24")
     with using_store("off"):
-        assert resource_use([job], fake_gpu, TimingOptions(isolate=False)) == [Resources(32, 0, 0, 0)]
-        monkeypatch.setenv("FAKE_CUDA_PRIVATE", "24")
         assert resource_use([job], fake_gpu, TimingOptions(isolate=False)) == [Resources(32, 24, 16, 0)]
     assert not sys.modules["cupy._compiler"].PROGRAMS
 

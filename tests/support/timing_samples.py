@@ -23,7 +23,7 @@ def device_beside_others(disturbs, noise=0.0, law=law):
         times = run(launches)
         total = sum(times)
         if number >= 0 and disturbs(number):
-            return LaunchTimes((2 * value for value in times), SystemActivity(2 * total, 2 * total, total))
+            return LaunchTimes(tuple(2 * value for value in times), SystemActivity(2 * total, 2 * total, total))
         return LaunchTimes(times, SystemActivity(total, 2 * total, 0.0))
 
     return ScriptedDevice(law, noise=noise, on_run=on_run)

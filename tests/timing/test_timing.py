@@ -257,4 +257,4 @@ def test_real_devices_get_code_in_a_process_of_their_own(default_device):
     for isolate in (True, False):
         with closing(open_backend(default_device, TimingOptions(isolate=isolate))) as backend:
             assert isinstance(backend, IsolatedBackend) == isolate
-            assert backend.build(request).run(1)[0] > 0
+            assert backend.build(request).run(1).seconds[0] > 0

@@ -336,6 +336,28 @@ def compile_cuda(
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
+def compile_with(
+    nvrtc: Any, source: str, architecture: str, options: tuple[str, ...] = (), expressions: tuple[str, ...] = ()
+) -> Compiled:
+    """Compile as `compile_cuda` does, by the NVRTC that CuPy has loaded, its module `cupy.cuda.nvrtc`.
+
+    CuPy's own way to it adds ``-ftz=true`` behind all other options.
+    """
+    program = nvrtc.createProgram(source, "kernel.cu", (), ())
+    try:
+        for expression in expressions:
+            nvrtc.addNameExpression(program, expression)
+        try:
+            nvrtc.compileProgram(program, (f"--gpu-architecture={architecture}", *options))
+        except RuntimeError as error:
+            return Compiled(b"", nvrtc.getProgramLog(program).rstrip("\0") or str(error))
+        names = {each: nvrtc.getLoweredName(program, each) for each in expressions}
+        # CuPy takes the last byte away, as if it ended a text.
+        return Compiled(nvrtc.getCUBIN(program) + b"\0", nvrtc.getProgramLog(program).rstrip("\0"), names)
+    finally:
+        nvrtc.destroyProgram(program)
+
+
 def _lowered(library: Any, program: ctypes.c_void_p, expression: str) -> str:
     name = ctypes.c_char_p()
     library.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(name))

@@ -77,7 +77,7 @@ def measure_on(
         run.abandon()
     if progress is not None:
         progress(2 * len(run.jobs), 2 * len(run.jobs), "")
-    return outcomes_of(of_kernels, options, device.affinity.said).labelled([kernel.label for kernel in kernels])
+    return outcomes_of(of_kernels, options, device.affinity.description).labelled([kernel.label for kernel in kernels])
 
 
 @runtime_checkable

@@ -27,14 +27,14 @@ class Affinity:
         Environment variables that the process which runs kernels gets.
     setting
         The variables that are in effect, perflex's or the user's, as ``NAME=value``; empty where there are none.
-    said
+    description
         What a calibration says of it: the setting and whose it is, or why there is none. Empty for devices whose
         workers are not the host's threads, and for drivers without such settings.
     """
 
     variables: Mapping[str, str] = field(default_factory=dict)
     setting: str = ""
-    said: str = ""
+    description: str = ""
 
 
 @dataclass(frozen=True)

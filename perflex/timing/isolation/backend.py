@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perflex.devices.device import Device
     from perflex.machines.residency import Resources
     from perflex.timing.launch.backend import RunLimits
+    from perflex.timing.launch.launch_times import LaunchTimes
     from perflex.timing.launch.plan import Code
     from perflex.timing.launch.request import LaunchRequest
 
@@ -155,27 +156,28 @@ class IsolatedBackend:
         return self._worker
 
     def place(self, request: LaunchRequest) -> _Place:
-        """Have a kernel built; a source that ended a process once is not tried again for other sizes."""
-        if request.code in self._fatal:
-            kind, reason = self._fatal[request.code]
-            raise _failure(request.label, kind, reason)
+        """Have a kernel built."""
         self._numbers += 1
         process = self.worker()
+        resources = self._building(process, request, worker.build, self._numbers, request)
+        return _Place(process, self._numbers, resources)
+
+    def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
+        """Have a kernel built there and return its machine code."""
+        return self._building(self.worker(), request, worker.code, request)
+
+    def _building(
+        self, process: WorkerProcess, request: LaunchRequest, function: Callable[..., _Result], *arguments: object
+    ) -> _Result:
+        """Call what builds a source; one that ended a process once is not tried again for other sizes."""
+        if request.code in self._fatal:
+            raise _failure(request.label, *self._fatal[request.code])
         try:
-            resources = process.call(worker.build, self._numbers, request, limit_s=self.limits.build_s)
+            return process.call(function, *arguments, limit_s=self.limits.build_s)
         except ChildLostError as lost:
             doing = "building it" + (" does not end" if lost.kind == "hang" else " crashes the compiler")
             self._fatal[request.code] = lost.kind, f"{doing} ({lost.reason})"
             raise _failure(request.label, *self._fatal[request.code]) from lost
-        return _Place(process, self._numbers, resources)
-
-    def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
-        """Have a kernel built there and return its machine code; see `KernelBackend`."""
-        try:
-            return self.worker().call(worker.code, request, limit_s=self.limits.build_s)
-        except ChildLostError as lost:
-            doing = "building it" + (" does not end" if lost.kind == "hang" else " crashes the compiler")
-            raise _failure(request.label, lost.kind, f"{doing} ({lost.reason})") from lost
 
     def remember_endless(self, request: LaunchRequest) -> None:
         """Keep that a kernel does not end with some sizes: with larger ones it is not worth another time limit."""
@@ -200,7 +202,7 @@ class IsolatedRunnable:
         """What the kernel takes of the device, as far as the driver tells."""
         return self._place.resources
 
-    def run(self, launches: int, *, cold: bool = False) -> tuple[float, ...]:
+    def run(self, launches: int, *, cold: bool = False) -> LaunchTimes:
         """Run back to back and return the device time of each launch in seconds, taken in the other process.
 
         It is built anew if another process began since.

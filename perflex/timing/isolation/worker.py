@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
     from perflex.machines.residency import Resources
-    from perflex.timing.launch.backend import BuiltKernel, KernelBackend
+    from perflex.timing.launch.backend import KernelBackend
+    from perflex.timing.launch.building import BoundKernel
+    from perflex.timing.launch.launch_times import LaunchTimes
     from perflex.timing.launch.request import LaunchRequest
 
 _backends: list[KernelBackend] = []
-_kernels: dict[int, BuiltKernel] = {}
+_kernels: dict[int, BoundKernel] = {}
 
 
 def open_device(device: Device) -> None:
@@ -36,8 +38,8 @@ def code(request: LaunchRequest) -> tuple[CompiledProgram, ...]:
     return _backends[0].code(request)
 
 
-def run(number: int, launches: int, cold: bool) -> tuple[float, ...]:
-    """Run a kernel; see `BuiltKernel`."""
+def run(number: int, launches: int, cold: bool) -> LaunchTimes:
+    """Run a kernel; see `BoundKernel`."""
     return _kernels[number].run(launches, cold=cold)
 
 
@@ -47,5 +49,5 @@ def results(number: int) -> dict[str, Any]:
 
 
 def responds() -> bool:
-    """Return whether the device still works; see `KernelBackend`."""
+    """Return whether the device still works."""
     return _backends[0].responds()

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from perflex.compiled.program import CompiledProgram
+    from collections.abc import Sequence
+
     from perflex.devices.device import Device
-    from perflex.machines.residency import Resources
-    from perflex.timing.launch.request import LaunchRequest
+    from perflex.timing.launch.cuda import CudaBackend
+    from perflex.timing.launch.launch_times import LaunchTimes
+    from perflex.timing.launch.opencl import OpenCLBackend
 
 
 class Runnable(Protocol):
     """A kernel with sizes, built and ready to run."""
 
-    def run(self, launches: int) -> tuple[float, ...]:
+    def run(self, launches: int) -> LaunchTimes | Sequence[float]:
         """Run back to back; return the device time of each launch in seconds, as `LaunchTimes` where more is known.
 
         Arrays that the kernel both reads and writes are restored before each launch, outside the times.
@@ -23,25 +25,8 @@ class Runnable(Protocol):
         ...
 
 
-class BuiltKernel(Runnable, Protocol):
-    """A kernel that was built for a real device."""
-
-    def run(self, launches: int, *, cold: bool = False) -> tuple[float, ...]:
-        """Run as any; with `cold`, data of before are driven out of caches before each launch, outside the times."""
-        ...
-
-    @property
-    def resources(self) -> Resources:
-        """What it takes of the device, as far as the driver tells."""
-        ...
-
-    def results(self) -> dict[str, Any]:
-        """Launch it with data of their own and return the arrays that it writes; see `BoundKernel`."""
-        ...
-
-
 class Backend(Protocol):
-    """Builds and runs kernels on one device."""
+    """Builds and runs kernels on one device; that of a `Device` can do more, see `KernelBackend`."""
 
     @property
     def device(self) -> TimedDevice:
@@ -62,22 +47,6 @@ class Backend(Protocol):
         ...
 
 
-class KernelBackend(Backend, Protocol):
-    """Builds and runs kernels on a real device, whatever it is reached through."""
-
-    def build(self, request: LaunchRequest) -> BuiltKernel:
-        """Build what was generated and checked before."""
-        ...
-
-    def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
-        """Build a kernel and return its machine code, each device program's."""
-        ...
-
-    def responds(self) -> bool:
-        """Return whether the device still works: some drivers lose everything after one failed launch."""
-        ...
-
-
 class CustomDevice(Protocol):
     """A device that brings a backend of its own, as `FakeDevice` does."""
 
@@ -86,6 +55,8 @@ class CustomDevice(Protocol):
         ...
 
 
+# What a `Device` is reached through, each with `build` to a `BoundKernel`, `code`, `responds` and `close`.
+KernelBackend: TypeAlias = "OpenCLBackend | CudaBackend"
 # Anything that kernels can be timed on.
 TimedDevice: TypeAlias = "Device | CustomDevice"
 

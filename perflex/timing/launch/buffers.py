@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -17,43 +17,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perflex.timing.launch.plan import ArrayPlan
-
-
-class DeviceMemory(Protocol):
-    """Allocates and fills buffers on one device, in the order of one queue of commands."""
-
-    @property
-    def errors(self) -> tuple[type[Exception], ...]:
-        """What the other functions raise where the driver refuses."""
-        ...
-
-    def is_used_up(self, error: Any) -> bool:
-        """Return whether one of these errors says that there is no memory left."""
-        ...
-
-    def allocate(self, size: int) -> Any:
-        """Return a buffer of so many bytes."""
-        ...
-
-    def free(self, buffer: Any) -> None:
-        """Give a buffer back, after all commands that use it."""
-        ...
-
-    def write(self, buffer: Any, data: NDArray[Any], offset: int = 0) -> None:
-        """Copy data into a buffer, so many bytes from its start; the data must not change before `finish`."""
-        ...
-
-    def read(self, buffer: Any, data: NDArray[Any]) -> None:
-        """Copy the beginning of a buffer into an array, after all commands before."""
-        ...
-
-    def copy(self, target: Any, origin: Any, size: int) -> None:
-        """Copy from buffer to buffer, after all commands before; does not wait."""
-        ...
-
-    def finish(self) -> None:
-        """Wait until all commands are done."""
-        ...
 
 
 def returns_what_was_written(memory: DeviceMemory) -> bool:
@@ -95,7 +58,7 @@ class OpenCLMemory:
         buffer.release()
 
     def write(self, buffer: Any, data: NDArray[Any], offset: int = 0) -> None:
-        """Copy data into a buffer, so many bytes from its start."""
+        """Copy data into a buffer, so many bytes from its start; the data must not change before `finish`."""
         self._cl.enqueue_copy(self._queue, buffer, data, dst_offset=offset)
 
     def read(self, buffer: Any, data: NDArray[Any]) -> None:
@@ -158,12 +121,15 @@ class CudaMemory:
         self._runtime.memcpyAsync(target, origin, size, kind, self._stream.ptr)
 
 
+# Allocates and fills buffers on one device, in the order of one queue of commands; `errors` is what is raised where the
+# driver refuses.
+DeviceMemory: TypeAlias = "OpenCLMemory | CudaMemory"
 # Buffers repeat a block of data: random numbers for all of a large one would take longer than its kernel's timing.
 _BLOCK_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Slot:
+class BufferSlot:
     """A place in the pool: what it is for, its element type, and a counter within one kernel.
 
     Roles: ``in`` holds data and is never written; ``out`` is only written; ``both`` is updated by kernels,
@@ -175,7 +141,7 @@ class Slot:
     index: int
 
 
-def assign_slots(arrays: Sequence[ArrayPlan]) -> dict[str, tuple[Slot, Slot | None]]:
+def assign_slots(arrays: Sequence[ArrayPlan]) -> dict[str, tuple[BufferSlot, BufferSlot | None]]:
     """Give every array its own slot, and updated arrays a second one to be restored from.
 
     Kernels that run one after another use the same slots, so that timing many kernels in turns needs no
@@ -183,12 +149,12 @@ def assign_slots(arrays: Sequence[ArrayPlan]) -> dict[str, tuple[Slot, Slot | No
     """
     used: dict[tuple[str, str], int] = {}
 
-    def take(role: str, dtype: str) -> Slot:
+    def take(role: str, dtype: str) -> BufferSlot:
         index = used.get((role, dtype), 0)
         used[role, dtype] = index + 1
-        return Slot(role, dtype, index)
+        return BufferSlot(role, dtype, index)
 
-    slots: dict[str, tuple[Slot, Slot | None]] = {}
+    slots: dict[str, tuple[BufferSlot, BufferSlot | None]] = {}
     for array in arrays:
         dtype = np.dtype(array.dtype).str
         if array.read and array.written:
@@ -233,7 +199,7 @@ class BufferPool:
     def __init__(self, memory: DeviceMemory, budget_bytes: int) -> None:
         self.memory = memory
         self._budget = budget_bytes
-        self._buffers: dict[Slot, tuple[Any, int]] = {}
+        self._buffers: dict[BufferSlot, tuple[Any, int]] = {}
         self._blocks: dict[tuple[str, int], NDArray[Any]] = {}
 
     @property
@@ -242,8 +208,8 @@ class BufferPool:
         return sum(size for _, size in self._buffers.values())
 
     def buffers(
-        self, sizes: Mapping[Slot, int], label: str, data: Mapping[Slot, NDArray[Any]] | None = None
-    ) -> dict[Slot, Any]:
+        self, sizes: Mapping[BufferSlot, int], label: str, data: Mapping[BufferSlot, NDArray[Any]] | None = None
+    ) -> dict[BufferSlot, Any]:
         """Return a buffer of at least the given bytes for each slot, all present at the same time.
 
         New ones are filled with `data` where that has some, else with those that are made up.
@@ -271,12 +237,12 @@ class BufferPool:
         for slot in list(self._buffers):
             self._drop(slot)
 
-    def _drop(self, slot: Slot) -> None:
+    def _drop(self, slot: BufferSlot) -> None:
         if slot in self._buffers:
             self.memory.free(self._buffers.pop(slot)[0])
 
     def _filled_with_room(
-        self, slot: Slot, size: int, keep: Mapping[Slot, int], data: Mapping[Slot, NDArray[Any]]
+        self, slot: BufferSlot, size: int, keep: Mapping[BufferSlot, int], data: Mapping[BufferSlot, NDArray[Any]]
     ) -> Any:
         """Fill a buffer; where the device has no room for it, once more without other kernels' buffers."""
         block = data[slot] if slot in data else self._block(slot)
@@ -286,13 +252,13 @@ class BufferPool:
             self._make_room(size, 0, keep)
             return self._filled(block, size)
 
-    def _make_room(self, size: int, budget: int, keep: Mapping[Slot, int]) -> None:
+    def _make_room(self, size: int, budget: int, keep: Mapping[BufferSlot, int]) -> None:
         for slot in [slot for slot in self._buffers if slot not in keep]:
             if self.held_bytes + size <= budget:
                 return
             self._drop(slot)
 
-    def _block(self, slot: Slot) -> NDArray[Any]:
+    def _block(self, slot: BufferSlot) -> NDArray[Any]:
         key = slot.dtype, slot.index
         if key not in self._blocks:
             self._blocks[key] = sample_data(np.dtype(slot.dtype), _BLOCK_ELEMENTS, seed=slot.index)

@@ -13,9 +13,9 @@ from perflex.errors import MeasurementError
 if TYPE_CHECKING:
     from perflex.devices.device import Device
     from perflex.machines.residency import Resources
-    from perflex.timing.launch.buffers import BufferPool, Slot
+    from perflex.timing.launch.buffers import BufferPool, BufferSlot
     from perflex.timing.launch.launch_times import LaunchTimes
-    from perflex.timing.launch.plan import Grid
+    from perflex.timing.launch.plan import DeviceProgram
     from perflex.timing.launch.request import LaunchRequest
 
 # Compilers repeat themselves: the first errors say what is wrong.
@@ -49,13 +49,16 @@ class BoundKernel(ABC):
 
     def read(self, name: str) -> np.ndarray[tuple[int], np.dtype[Any]]:
         """Return an array's buffer as the last launch left it, shape ``(length,)``."""
-        data = np.empty(self._request.launch.lengths[name], self._request.dtypes[name])
+        data = np.empty(self._request.lengths[name], self._request.dtypes[name])
         self._pool.memory.read(self._buffers()[self._request.slots[name][0]], data)
         return data
 
     @abstractmethod
     def run(self, launches: int, *, cold: bool = False) -> LaunchTimes:
-        """Run back to back and return the device time of each launch in seconds; see `BuiltKernel`."""
+        """Run back to back and return the device time of each launch in seconds; see `Runnable`.
+
+        With `cold`, data of before are driven out of caches before each launch, outside the times.
+        """
 
     def results(self) -> dict[str, np.ndarray[tuple[int], np.dtype[Any]]]:
         """Launch it with the data of `LaunchRequest.given`, and return what it writes, shape ``(length,)`` each.
@@ -76,10 +79,10 @@ class BoundKernel(ABC):
             msg = f"{request.label}: its results cannot be read ({error})"
             raise MeasurementError(msg, kernel=request.label, kind="run") from error
 
-    def _buffers(self) -> dict[Slot, Any]:
+    def _buffers(self) -> dict[BufferSlot, Any]:
         return self._pool.buffers(self._slot_bytes, self._request.label, self._data)
 
-    def _restore(self, buffers: dict[Slot, Any]) -> None:
+    def _restore(self, buffers: dict[BufferSlot, Any]) -> None:
         """Give arrays that the kernel both reads and writes their first content again."""
         for slot, origin, size in self._restored:
             self._pool.memory.copy(buffers[slot], buffers[origin], size)
@@ -100,12 +103,12 @@ def build_failure(label: str, device: Device, log: str, error_mark: str) -> Meas
     return MeasurementError(msg, kernel=label, device=device, log=log)
 
 
-def check_built(label: str, device: Device, grid: Grid, most_items: int, resources: Resources) -> None:
+def check_built(label: str, device: Device, program: DeviceProgram, most_items: int, resources: Resources) -> None:
     """Compare a device program with the limits that are known only after the build, registers included.
 
     `most_items` are the work-items of a work-group that the driver allows for this program.
     """
-    items = prod(grid.work_group)
+    items = prod(program.work_group)
     if items > most_items:
         msg = f"{label}: a work-group of {items} work-items, {device} allows {most_items} for this kernel"
         if resources.registers is not None:

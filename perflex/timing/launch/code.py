@@ -204,17 +204,10 @@ _STANDARD_HEADERS = re.compile(r"^[ \t]*#include <(?:math|stdbool|stdint)\.h>[ \
 
 def retargeted(kernel: lp.TranslationUnit, api: Api) -> lp.TranslationUnit:
     """Return a kernel for the target of an interface."""
-    target = _target(api)
+    target = lp.PyOpenCLTarget() if api == "opencl" else CudaDialect()
     foreign = not isinstance(kernel.target, type(target))
     unit = kernel.copy(target=target)
     return unit.copy(callables_table=_own_callables(unit, target)) if foreign else unit
-
-
-def _target(api: Api) -> Any:
-    if api == "opencl":
-        return lp.PyOpenCLTarget()
-
-    return CudaDialect()
 
 
 def _own_callables(unit: lp.TranslationUnit, target: Any) -> Any:
@@ -231,18 +224,7 @@ def _own_callables(unit: lp.TranslationUnit, target: Any) -> Any:
 def device_code(unit: lp.TranslationUnit, api: Api) -> str:
     """Return the code of a linearized kernel's device programs, with all that it needs."""
     source: str = lp.generate_code_v2(unit).device_code()
-    if api == "opencl":
-        return source
-
-    return with_supplements(_STANDARD_HEADERS.sub("", source))
-
-
-def program_name(name: str, api: Api) -> str:
-    """Return what a device program is called in the code."""
-    if api == "opencl":
-        return name
-
-    return cuda_name(name)
+    return source if api == "opencl" else with_supplements(_STANDARD_HEADERS.sub("", source))
 
 
 # Of OpenCL's compiler, with what they are for NVRTC; what lets a compiler do what NVRTC does by itself is nothing.

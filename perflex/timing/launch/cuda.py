@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import nullcontext
-from io import StringIO
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from perflex.errors import MeasurementError, MissingExtraError
+from perflex.errors import MeasurementError
 from perflex.machines.residency import Resources, most_of, resources_in_log
 from perflex.timing.launch.building import BoundKernel, build_failure, check_built
-from perflex.timing.launch.cuda_code import ADDED, OPTIONS, cuda_programs
+from perflex.timing.launch.cuda_code import programs_in
 from perflex.timing.launch.cuda_context import CudaContext
 from perflex.timing.launch.launch_times import LaunchTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from perflex.compiled.nvidia.cubin import Compiled
     from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
-    from perflex.timing.launch.buffers import Slot
+    from perflex.timing.launch.buffers import BufferSlot
     from perflex.timing.launch.plan import Code
     from perflex.timing.launch.request import LaunchRequest
 
@@ -41,11 +40,11 @@ class CudaBackend:
         # That of CUDA events.
         self.timer_resolution_s = device.timer_resolution_ns * 1e-9
         self._context = CudaContext(device)
-        self._modules: dict[Code, Any] = {}
-        self._logs: dict[Code, Mapping[str, Resources]] = {}
+        self._compiled: dict[Code, Compiled] = {}
+        self._functions: dict[Code, list[Any]] = {}
 
     def build(self, request: LaunchRequest) -> CudaRunnable:
-        """Build what was generated and checked before; see `KernelBackend`."""
+        """Build what was generated and checked before."""
         self._context.require()
         try:
             with self._context.current():
@@ -54,30 +53,30 @@ class CudaBackend:
             raise self._context.failure(request.label, "cannot load what was built", error, "prepare") from error
 
     def _loaded(self, request: LaunchRequest) -> CudaRunnable:
-        module = self._built(request.code, request.label)
-        functions = [module.get_function(name) for name, _ in request.programs]
+        code, compiled = request.code, self._compiled_for(request)
+        if code not in self._functions:
+            self._functions[code] = self._context.functions(compiled, [program.name for program in request.programs])
+        functions = self._functions[code]
         # What a launch may add to a kernel's own shared memory; without it, drivers stop at 48 KiB. It belongs to the
         # function, which launches of other sizes share.
-        for function in functions if request.launch.local_arguments else ():
+        for function in functions if request.local_arguments else ():
             wanted = max(_dynamic_bytes(request), function.max_dynamic_shared_size_bytes)
             function.max_dynamic_shared_size_bytes = wanted
         facts = [dict(function.attributes) for function in functions]
-        for grid, known in zip(request.launch.grids, facts, strict=True):
-            check_built(request.label, self.device, grid, int(known["max_threads_per_block"]), _resources(None, known))
-        logged = self._logged_resources(request.code, facts)
+        for program, known in zip(request.programs, facts, strict=True):
+            most_items = int(known["max_threads_per_block"])
+            check_built(request.label, self.device, program, most_items, _resources(None, known))
+        told = resources_in_log(compiled.log)
         resources = most_of(
-            _resources(logged.get(name), known) for (name, _), known in zip(request.programs, facts, strict=True)
+            _resources(told.get(compiled.names.get(program.name, program.name)), known)
+            for program, known in zip(request.programs, facts, strict=True)
         )
         return CudaRunnable(request, functions, self._context, resources)
 
     def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
-        """Compile what was generated and return its machine code, without loading it; see `KernelBackend`."""
-        architecture = f"sm_{self.device.compute_capability.replace('.', '')}"
-        try:
-            return cuda_programs(request.code, request.programs, request.launch, architecture, request.label)
-        except MissingExtraError as error:
-            msg = f"{request.label}: {error.message}"
-            raise MeasurementError(msg, kernel=request.label) from error
+        """Compile what was generated and return the machine code of each device program, without loading it."""
+        self._context.require()
+        return programs_in(self._compiled_for(request), request, self._context.architecture)
 
     def responds(self) -> bool:
         """Return whether the device still works: an illegal access loses it for the process."""
@@ -87,51 +86,14 @@ class CudaBackend:
         """Give device memory back."""
         self._context.close()
 
-    def _built(self, code: Code, label: str) -> Any:
-        if code not in self._modules:
-            cupy = self._context.cupy
-            try:
-                options = (*OPTIONS, *code.options)
-                module = cupy.RawModule(
-                    code=code.source, options=options, backend="nvrtc", name_expressions=code.kernels or None
-                )
-                log = StringIO()
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # CuPy turns compilers' remarks into warnings
-                    module.compile(log_stream=log)
-            except cupy.cuda.compiler.CompileException as error:
-                raise build_failure(label, self.device, str(error), "error") from error
-            except (RuntimeError, OSError) as error:
-                raise self._context.failure(label, f"does not build on {self.device}", error, "prepare") from error
-            self._modules[code] = module
-            # It has the names of C++ functions as in machine code, which CuPy does not tell.
-            self._logs[code] = {} if code.kernels else resources_in_log(log.getvalue())
-        return self._modules[code]
-
-    def _logged_resources(self, code: Code, facts: Sequence[Mapping[str, int]]) -> Mapping[str, Resources]:
-        """Return what the compiler wrote of each device program, by name."""
-        # Of a binary that CuPy kept there is no log. Compiling again pays only where there may be spills.
-        if not self._logs[code] and any(int(known["local_size_bytes"]) for known in facts):
-            self._logs[code] = self._compiled_again(code)
-        return self._logs[code]
-
-    def _compiled_again(self, code: Code) -> Mapping[str, Resources]:
-        """Return what a source's kernels take, by name; nothing where NVRTC makes no machine code for this device."""
-        nvrtc = self._context.cupy.cuda.nvrtc
-        program = nvrtc.createProgram(code.source, "kernel.cu", (), ())
-        try:
-            for name in code.kernels:
-                nvrtc.addNameExpression(program, name)
-            # "sm", not "compute": registers are known of machine code only.
-            architecture = f"-arch=sm_{self.device.compute_capability.replace('.', '')}"
-            nvrtc.compileProgram(program, (*OPTIONS, *ADDED, *code.options, architecture))
-            told = resources_in_log(nvrtc.getProgramLog(program))
-            names = {name: nvrtc.getLoweredName(program, name) for name in code.kernels}
-            return {**told, **{name: told[lowered] for name, lowered in names.items() if lowered in told}}
-        except RuntimeError:
-            return {}
-        finally:
-            nvrtc.destroyProgram(program)
+    def _compiled_for(self, request: LaunchRequest) -> Compiled:
+        code = request.code
+        if code not in self._compiled:
+            compiled = self._context.compiled(code.source, code.options, code.kernels)
+            if not compiled.cubin:
+                raise build_failure(request.label, self.device, compiled.log, "error")
+            self._compiled[code] = compiled
+        return self._compiled[code]
 
 
 def _resources(logged: Resources | None, facts: Mapping[str, int]) -> Resources:
@@ -143,7 +105,7 @@ def _resources(logged: Resources | None, facts: Mapping[str, int]) -> Resources:
 
 def _dynamic_bytes(request: LaunchRequest) -> int:
     """Return the shared memory that a launch adds: all arrays of that kind begin at one place."""
-    return max(request.launch.local_arguments.values(), default=0)
+    return max(request.local_arguments.values(), default=0)
 
 
 class CudaRunnable(BoundKernel):
@@ -164,7 +126,7 @@ class CudaRunnable(BoundKernel):
         self._ran = False
 
     def run(self, launches: int, *, cold: bool = False) -> LaunchTimes:
-        """Run back to back and return the device time of each launch in seconds; see `BuiltKernel`."""
+        """Run back to back and return the device time of each launch in seconds; see `BoundKernel`."""
         self._context.require()
         watch = self._context.watch
         try:
@@ -191,11 +153,11 @@ class CudaRunnable(BoundKernel):
         for first in range(0, launches, most):
             yield min(most, launches - first)
 
-    def _run(self, launches: int, buffers: dict[Slot, Any], sweep: _Sweep | None) -> list[float]:
+    def _run(self, launches: int, buffers: dict[BufferSlot, Any], sweep: _Sweep | None) -> list[float]:
         """Run launches that a stream takes; once more where the host was too slow, for then they did not wait."""
         for _ in range(_TRIES):
             held, times = self._ran, self._run_once(launches, buffers, sweep)
-            if not (held and self._context.hold.gave_up):
+            if not (held and self._context.gate.gave_up):
                 return times
         label = self._request.label
         msg = (
@@ -204,9 +166,9 @@ class CudaRunnable(BoundKernel):
         )
         raise MeasurementError(msg, kernel=label, kind="run")
 
-    def _run_once(self, launches: int, buffers: dict[Slot, Any], sweep: _Sweep | None) -> list[float]:
+    def _run_once(self, launches: int, buffers: dict[BufferSlot, Any], sweep: _Sweep | None) -> list[float]:
         # The first launch may have to load code, which waits for a device that is held.
-        hold = self._context.hold.held() if self._ran else nullcontext()
+        hold = self._context.gate.held() if self._ran else nullcontext()
         each = 1 if self._restored or sweep else launches
         with self._context.stream:
             with hold:
@@ -217,7 +179,7 @@ class CudaRunnable(BoundKernel):
         elapsed = self._context.cupy.cuda.get_elapsed_time
         return [elapsed(first, last) * 1e-3 / each for first, last in pairs for _ in range(each)]
 
-    def _timed(self, launches: int, buffers: dict[Slot, Any], sweep: _Sweep | None) -> tuple[Any, Any]:
+    def _timed(self, launches: int, buffers: dict[BufferSlot, Any], sweep: _Sweep | None) -> tuple[Any, Any]:
         """Enqueue what restores arrays and empties caches, and launches between two events."""
         self._restore(buffers)
         if sweep is not None:
@@ -226,14 +188,12 @@ class CudaRunnable(BoundKernel):
         first, last = event(), event()
         first.record(self._context.stream)
         for _ in range(launches):
-            for function, grid, (_, names) in zip(
-                self._functions, self._request.launch.grids, self._request.programs, strict=True
-            ):
-                arguments = self._arguments(names, buffers)
-                function(grid.groups, grid.work_group, arguments, shared_mem=_dynamic_bytes(self._request))
+            for function, program in zip(self._functions, self._request.programs, strict=True):
+                arguments = self._arguments(program.argument_names, buffers)
+                function(program.groups, program.work_group, arguments, shared_mem=_dynamic_bytes(self._request))
         last.record(self._context.stream)
         return first, last
 
-    def _arguments(self, names: Sequence[str], buffers: dict[Slot, Any]) -> tuple[Any, ...]:
-        scalars, slots = self._request.launch.scalars, self._request.slots
+    def _arguments(self, names: Sequence[str], buffers: dict[BufferSlot, Any]) -> tuple[Any, ...]:
+        scalars, slots = self._request.scalars, self._request.slots
         return tuple(scalars[name] if name in scalars else np.uintp(buffers[slots[name][0]]) for name in names)

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from perflex.compiled.nvidia.cubin import Compiled, GpuCode, compile_cuda, compiler_of
-from perflex.compiled.program import Argument, CompiledProgram
+from perflex.compiled.program import CompiledProgram
 from perflex.errors import MeasurementError
 from perflex.machines.residency import resources_in_log
 from perflex.timing.launch.kept_code import key_of
-from perflex.timing.launch.plan import size_launch
+from perflex.timing.launch.request import size_launch
 from perflex.timing.launch.source_plan import compile_plan_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from perflex.features.sized_kernel import SizedKernel
-    from perflex.timing.launch.plan import Code, SizedLaunch
+    from perflex.timing.launch.request import LaunchRequest
 
-OPTIONS = ("--std=c++17", "--ptxas-options=-v")
+# Functions and methods without a word for it run on the device: such as are constant expressions, too.
+OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v")
 """Of the compiler, for every kernel."""
-# What CuPy adds to the options it is given, and what changes code among it.
-ADDED = ("-ftz=true",)
 _MESSAGE_LINES = 4
 
 
@@ -31,55 +27,37 @@ _MESSAGE_LINES = 4
 class Compilation:
     """A kernel to be compiled, with what NVRTC is given and the key under which what comes of it is kept."""
 
-    label: str
+    request: LaunchRequest
     arguments: tuple[str, str, tuple[str, ...], tuple[str, ...]]
     key: str
-    programs: Sequence[tuple[str, tuple[str, ...]]]
-    launch: SizedLaunch
     make, made = staticmethod(compile_cuda), Compiled
 
     def code(self, compiled: Compiled) -> tuple[CompiledProgram, ...]:
         """Return the code of its device programs; a MeasurementError where it does not compile."""
         architecture = self.arguments[1]
         if not compiled.cubin:
-            raise why_not(self.label, architecture, compiled.log)
-        told = resources_in_log(compiled.log)
-        found = []
-        for (name, arguments), grid in zip(self.programs, self.launch.grids, strict=True):
-            entry = compiled.names.get(name, name)
-            spilt = told[entry].spill_bytes if entry in told else None
-            gpu = GpuCode(architecture, compiled.cubin, entry, grid.groups, grid.work_group, spilt)
-            given = tuple(argument_of(self.launch, argument) for argument in arguments)
-            found.append(CompiledProgram(name, "cuda", (), given, gpu))
-        return tuple(found)
+            raise why_not(self.request.label, architecture, compiled.log)
+        return programs_in(compiled, self.request, architecture)
 
 
 def compilation(job: SizedKernel, architecture: str) -> Compilation:
     """Return what compiling a kernel takes; errors as `compile_plan_of`."""
     plan, _ = compile_plan_of(job, "nvrtc")
-    launch = size_launch(plan, job.sizes, job.label)
-    names = [(program.name, program.argument_names) for program in plan.programs]
-    return _compilation(plan.code, names, launch, architecture, job.label)
+    arguments = plan.source, architecture, (*OPTIONS, *plan.options), plan.code.kernels
+    key = key_of(*arguments, compiler_of(architecture).version)
+    return Compilation(size_launch(plan, job.sizes, job.label), arguments, key)
 
 
-def _compilation(
-    code: Code, programs: Sequence[tuple[str, tuple[str, ...]]], launch: SizedLaunch, architecture: str, label: str
-) -> Compilation:
-    added = () if any(option.startswith("-ftz=") for option in code.options) else ADDED
-    arguments = code.source, architecture, (*OPTIONS, *added, *code.options), code.kernels
-    return Compilation(label, arguments, key_of(*arguments, compiler_of(architecture).version), programs, launch)
-
-
-def cuda_programs(
-    code: Code, programs: Sequence[tuple[str, tuple[str, ...]]], launch: SizedLaunch, architecture: str, label: str
-) -> tuple[CompiledProgram, ...]:
-    """Compile CUDA C++ and return the code of its kernels."""
-    one = _compilation(code, programs, launch, architecture, label)
-    return one.code(_compiled_here(*one.arguments))
-
-
-# Kernels differ in sizes alone, often; who asked for them keeps their code.
-_compiled_here = lru_cache(maxsize=16)(compile_cuda)
+def programs_in(compiled: Compiled, request: LaunchRequest, architecture: str) -> tuple[CompiledProgram, ...]:
+    """Return the code of each device program of a launch."""
+    told = resources_in_log(compiled.log)
+    found = []
+    for program in request.programs:
+        entry = compiled.names.get(program.name, program.name)
+        spilt = told[entry].spill_bytes if entry in told else None
+        gpu = GpuCode(architecture, compiled.cubin, entry, program.groups, program.work_group, spilt)
+        found.append(CompiledProgram(program.name, "cuda", (), request.arguments_of(program), gpu))
+    return tuple(found)
 
 
 def why_not(label: str, architecture: str, log: str) -> MeasurementError:
@@ -90,9 +68,3 @@ def why_not(label: str, architecture: str, log: str) -> MeasurementError:
         lines = ["OpenCL C with elements of vectors (.x, .s0) needs NVRTC 13 or newer, which is for sm_75 and newer"]
     msg = f"{label}: does not compile for {architecture}: {' | '.join(lines)}"
     return MeasurementError(msg, kernel=label, log=log)
-
-
-def argument_of(launch: SizedLaunch, name: str) -> Argument:
-    """Return an argument of a program that is launched."""
-    scalar = launch.scalars.get(name)
-    return Argument(name, 8, is_array=True) if scalar is None else Argument(name, scalar.dtype.itemsize, is_array=False)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perflex.compiled.nvidia.cubin import compile_with
 from perflex.devices.cuda import first_line, load_cupy, properties_of
 from perflex.devices.device import Device
 from perflex.errors import DeviceError, MeasurementError
 from perflex.timing.launch.buffers import BufferPool, CudaMemory, returns_what_was_written
 from perflex.timing.launch.building import POOL_SHARE, memory_failure
+from perflex.timing.launch.cuda_code import OPTIONS
 from perflex.timing.launch.watch import clock_watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    from perflex.compiled.nvidia.cubin import Compiled
 
 _OUT_OF_RESOURCES = ("cudaErrorLaunchOutOfResources", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
 
@@ -32,9 +39,11 @@ class CudaContext:
         Which device.
     cupy
         The package that reaches it.
+    architecture
+        What code is compiled for, as ``"sm_90"``.
     stream
         Where all commands go.
-    hold
+    gate
         Holds the stream while commands are enqueued.
     memory, pool
         Its memory, and the buffers there.
@@ -56,9 +65,11 @@ class CudaContext:
         self._swept: tuple[int, int] | tuple[()] = ()
         try:
             self._number = _number_of(self.cupy, device)
+            self.architecture = _architecture_of(self.cupy, device)
             with self.current():
                 self.stream = self.cupy.cuda.Stream(non_blocking=True)
-                self.hold = Hold(self.cupy)
+                [hold] = self.functions(self.compiled(_SOURCE), [_HOLD_NAME])
+                self.gate = StreamGate(self.cupy, hold)
         except (RuntimeError, OSError) as error:
             msg = f"cannot open {device}: {first_line(error)}"
             raise DeviceError(msg, device=device) from error
@@ -77,6 +88,24 @@ class CudaContext:
         finally:
             with suppress(RuntimeError):  # of a lost device; what is said of that counts
                 runtime.setDevice(before)
+
+    def compiled(self, source: str, options: tuple[str, ...] = (), kernels: tuple[str, ...] = ()) -> Compiled:
+        """Compile CUDA C++ for the device, as `compile_cuda`, with headers of CuPy and CUDA."""
+        options = (*OPTIONS, *options)
+        with suppress(RuntimeError):  # CuPy finds no folder of CUDA, which most kernels do not need
+            options = self.cupy._core.core.assemble_cupy_compiler_options(options)  # noqa: SLF001 - there is no other
+        return compile_with(self.cupy.cuda.nvrtc, source, self.architecture, options, kernels)
+
+    def functions(self, compiled: Compiled, names: Sequence[str]) -> list[Any]:
+        """Load what was compiled on the current device and return kernels, CuPy's ``RawKernel``, by their names."""
+        if not compiled.cubin:
+            raise RuntimeError(compiled.log)
+        with TemporaryDirectory(prefix="perflex-") as folder:
+            # Named by its content: CuPy remembers what it loaded by path.
+            file = Path(folder, hashlib.sha256(compiled.cubin).hexdigest())
+            file.write_bytes(compiled.cubin)
+            module = self.cupy.RawModule(path=str(file))
+            return [module.get_function(compiled.names.get(name, name)) for name in names]
 
     def sweep(self) -> Callable[[], None]:
         """Return what enqueues writing memory of twice the L2 cache's size, so that no data of before are in caches."""
@@ -138,6 +167,13 @@ def _number_of(cupy: Any, device: Device) -> int:
     return same[device.ordinal]
 
 
+def _architecture_of(cupy: Any, device: Device) -> str:
+    """Return what code is compiled for: newer GPUs than NVRTC knows run that of older ones of their generation."""
+    own = int(device.compute_capability.replace(".", ""))
+    known = [number for number in cupy.cuda.nvrtc.getSupportedArchs() if own // 10 * 10 <= number <= own]
+    return f"sm_{max(known, default=own)}"
+
+
 def _bus_ids(cupy: Any, number: int) -> tuple[str, ...]:
     """Return CUDA's name of a device's place on the PCI bus; nothing where the driver does not tell."""
     try:
@@ -165,17 +201,11 @@ extern "C" __global__ void {_HOLD_NAME}(volatile int *state, unsigned long long 
 """
 
 
-class Hold:
-    """Holds streams of one device.
+class StreamGate:
+    """Holds streams of one device by a kernel of it; a RuntimeError where the driver fails."""
 
-    Raises
-    ------
-    RuntimeError
-        The driver fails.
-    """
-
-    def __init__(self, cupy: Any) -> None:
-        self._kernel = cupy.RawModule(code=_SOURCE, options=("--std=c++17",), backend="nvrtc").get_function(_HOLD_NAME)
+    def __init__(self, cupy: Any, kernel: Any) -> None:
+        self._kernel = kernel
         # Page-locked memory has the same address on the device. Whether to go on, and whether the stream did not wait.
         self._memory = cupy.cuda.alloc_pinned_memory(2 * np.dtype(np.int32).itemsize)
         self._state = np.frombuffer(self._memory, np.int32, 2)

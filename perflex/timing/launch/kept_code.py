@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _Made = TypeVar("_Made")
 
 # Part of every key: counts what changes in how code is read or kept.
-_SCHEME = 5
+_SCHEME = 6
 _DAY_S = 86400
 _KEPT_S = 30 * _DAY_S
 _REPLACE = """

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from perflex.store.records import SystemActivity
 
 from perflex.store.records import joined_activity
 
 
-class LaunchTimes(tuple[float, ...]):  # noqa: SLOT001 - tuples have no slots beside their entries
-    """The device time of each launch in seconds, and what else went on meanwhile.
+@dataclass(frozen=True)
+class LaunchTimes:
+    """The device time of each launch, and what else went on meanwhile.
 
     Attributes
     ----------
+    seconds
+        Of each launch.
     activity
-        What the system reports of the time from before the first launch to the end of the last.
+        What the system reports of the time from before the first launch to the end of the last; None where nothing is
+        known of it.
     """
 
-    activity: SystemActivity | None
-
-    def __new__(cls, seconds: Iterable[float], activity: SystemActivity | None = None) -> Self:
-        """Return the times with what is known of them."""
-        times = super().__new__(cls, seconds)
-        times.activity = activity
-        return times
+    seconds: tuple[float, ...]
+    activity: SystemActivity | None = None
 
     @classmethod
-    def joined(cls, parts: Sequence[LaunchTimes]) -> Self:
+    def joined(cls, parts: Sequence[LaunchTimes]) -> LaunchTimes:
         """Return the times of parts that ran one after another, of which all told what went on, or none."""
         known = [part.activity for part in parts if part.activity is not None]
-        seconds = (one for part in parts for one in part)
+        seconds = tuple(one for part in parts for one in part.seconds)
         return cls(seconds, joined_activity(known) if len(known) == len(parts) else None)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from perflex.compiled.program import CompiledProgram
     from perflex.devices.device import Device
-    from perflex.timing.launch.buffers import Slot
+    from perflex.timing.launch.buffers import BufferSlot
     from perflex.timing.launch.launch_times import Watch
     from perflex.timing.launch.plan import Code
     from perflex.timing.launch.request import LaunchRequest
@@ -89,7 +89,7 @@ class OpenCLBackend:
         self._options = ("-cl-nv-verbose",) if verbose else ()
 
     def build(self, request: LaunchRequest) -> OpenCLRunnable:
-        """Build what was generated and checked before; see `KernelBackend`."""
+        """Build what was generated and checked before."""
         program = self._built(request.code, request.label)
         try:
             return self._checked(program, request)
@@ -98,18 +98,15 @@ class OpenCLBackend:
             raise MeasurementError(msg, kernel=request.label, device=self.device) from error
 
     def _checked(self, program: Any, request: LaunchRequest) -> OpenCLRunnable:
-        kernels = [cl.Kernel(program, name) for name, _ in request.programs]
+        kernels = [cl.Kernel(program, one.name) for one in request.programs]
         logged = self._logged_resources(program)
-        used = [
-            self._resources(kernel, logged.get(name, Resources()))
-            for kernel, (name, _) in zip(kernels, request.programs, strict=True)
-        ]
-        for kernel, grid, resources in zip(kernels, request.launch.grids, used, strict=True):
-            check_built(request.label, self.device, grid, self._most_items(kernel), resources)
+        used = [self._resources(kernel, logged.get(kernel.function_name, Resources())) for kernel in kernels]
+        for kernel, one, resources in zip(kernels, request.programs, used, strict=True):
+            check_built(request.label, self.device, one, self._most_items(kernel), resources)
         return OpenCLRunnable(request, kernels, self._queue, self._pool, most_of(used), self._watch, self._sweep)
 
     def code(self, request: LaunchRequest) -> tuple[CompiledProgram, ...]:
-        """Return the machine code of a kernel; see `KernelBackend`."""
+        """Build a kernel and return the machine code of each device program."""
         program = self._built(request.code, request.label)
         try:
             return programs_in(program, self.device, request)
@@ -224,7 +221,7 @@ class OpenCLRunnable(BoundKernel):
         self._watch = watch
 
     def run(self, launches: int, *, cold: bool = False) -> LaunchTimes:
-        """Run back to back and return the device time of each launch in seconds; see `BuiltKernel`."""
+        """Run back to back and return the device time of each launch in seconds; see `BoundKernel`."""
         if cold and launches > 1:
             # What empties caches is no part of what is watched either.
             return LaunchTimes.joined([self.run(1, cold=True) for _ in range(launches)])
@@ -247,32 +244,32 @@ class OpenCLRunnable(BoundKernel):
             msg = f"{label}: the launch failed ({error})"
             raise MeasurementError(msg, kernel=label, kind="run") from error
 
-    def _seconds(self, events: list[tuple[Any, Any]]) -> list[float]:
+    def _seconds(self, events: list[tuple[Any, Any]]) -> tuple[float, ...]:
         """Return the time of each launch by its first and its last event."""
-        times = [(last.profile.end - first.profile.start) * 1e-9 for first, last in events]
+        times = tuple((last.profile.end - first.profile.start) * 1e-9 for first, last in events)
         if min(times) < 0:
             label = self._request.label
             msg = f"{label}: the driver's event times run backwards; use another driver"
             raise MeasurementError(msg, kernel=label, kind="run")
         return times
 
-    def _bound(self) -> dict[Slot, Any]:
+    def _bound(self) -> dict[BufferSlot, Any]:
         """Return this kernel's buffers and set them as its arguments."""
-        buffers, launch = self._buffers(), self._request.launch
-        local = {name: cl.LocalMemory(size) for name, size in launch.local_arguments.items()}
-        given = {name: buffers[slot] for name, (slot, _) in self._request.slots.items()} | local | dict(launch.scalars)
-        for kernel, (_, arguments) in zip(self._kernels, self._request.programs, strict=True):
-            for index, name in enumerate(arguments):
+        buffers, request = self._buffers(), self._request
+        local = {name: cl.LocalMemory(size) for name, size in request.local_arguments.items()}
+        given = {name: buffers[slot] for name, (slot, _) in request.slots.items()} | local | dict(request.scalars)
+        for kernel, program in zip(self._kernels, request.programs, strict=True):
+            for index, name in enumerate(program.argument_names):
                 kernel.set_arg(index, given[name])
         return buffers
 
-    def _launch(self, buffers: dict[Slot, Any], *, restored: bool) -> tuple[Any, Any]:
+    def _launch(self, buffers: dict[BufferSlot, Any], *, restored: bool) -> tuple[Any, Any]:
         """Enqueue all device programs in order, after what restores arrays; return the first and the last event."""
         # Commands of this queue run in order: restoring ends before the first program begins.
         if not restored:
             self._restore(buffers)
         events = [
-            cl.enqueue_nd_range_kernel(self._queue, kernel, grid.items, grid.work_group)
-            for kernel, grid in zip(self._kernels, self._request.launch.grids, strict=True)
+            cl.enqueue_nd_range_kernel(self._queue, kernel, program.items, program.work_group)
+            for kernel, program in zip(self._kernels, self._request.programs, strict=True)
         ]
         return events[0], events[-1]

@@ -11,7 +11,7 @@ import pyopencl as cl
 
 from perflex.compiled import layout
 from perflex.compiled.elf import elf_object, inner_objects
-from perflex.compiled.program import Argument, CompiledProgram
+from perflex.compiled.program import CompiledProgram
 from perflex.devices.device import is_pocl
 from perflex.errors import MeasurementError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from perflex.compiled.elf import Function
     from perflex.devices.device import Device
-    from perflex.timing.launch.plan import Grid
+    from perflex.timing.launch.plan import DeviceProgram
     from perflex.timing.launch.request import LaunchRequest
 
 # From so many work-items along an axis on, PoCL compiles for grids of any size (its limit of small grids).
@@ -40,13 +40,13 @@ def compiled_for(request: LaunchRequest, device: Device) -> str:
     """Return what has to be set so that a program's binary has the code that runs; empty where nothing has."""
     if runtime_of(device) != "pocl":
         return ""
-    return ",".join(dict.fromkeys(specialised(grid) for grid in request.launch.grids))
+    return ",".join(dict.fromkeys(map(specialised, request.programs)))
 
 
-def specialised(grid: Grid) -> str:
+def specialised(program: DeviceProgram) -> str:
     """Return what PoCL calls code for a work-group's size, without global offset."""
-    sides = "-".join(map(str, [*grid.work_group, 1, 1][:3]))
-    return f"{sides}-goffs0{'-smallgrid' if max(grid.items) < _POCL_SMALL else ''}"
+    sides = "-".join(map(str, [*program.work_group, 1, 1][:3]))
+    return f"{sides}-goffs0{'-smallgrid' if max(program.items) < _POCL_SMALL else ''}"
 
 
 # PoCL puts functions for these work-groups into a program's binary; others it makes when a kernel is launched. It reads
@@ -65,22 +65,22 @@ def programs_in(program: Any, device: Device, request: LaunchRequest) -> tuple[C
         raise MeasurementError(msg, kernel=request.label, device=device)
     with _variable(_POCL_GROUPS, compiled_for(request, device)):
         binary = bytes(program.get_info(cl.program_info.BINARIES)[0])
-        grid = request.launch.grids[0]
+        first = request.programs[0]
         # PoCL's code is for this work-group; Intel's for any, here with sides that differ, scalars beside vectors.
-        work_group = tuple(grid.work_group) if runtime == "pocl" else (67, 5, 3)
+        work_group = first.work_group if runtime == "pocl" else (67, 5, 3)
         context = program.get_info(cl.program_info.CONTEXT)
-        if not _layout_is_known(context, runtime, specialised(grid), work_group):
+        if not _layout_is_known(context, runtime, specialised(first), work_group):
             msg = (
                 f"{request.label}: {device} passes arguments or sides of work-groups to compiled code in another way "
                 "than perflex knows; update perflex, or use a model without f_code features"
             )
             raise MeasurementError(msg, kernel=request.label, device=device)
     found = []
-    for (name, arguments), grid in zip(request.programs, request.launch.grids, strict=True):
-        functions = _functions(binary, runtime, name, specialised(grid))
-        code = CompiledProgram(name, runtime, functions, tuple(_argument(request, one) for one in arguments))
-        if not code.parts(grid.work_group):
-            msg = f"{request.label}: the program binary of {device} has no machine code of {name}; update perflex"
+    for one in request.programs:
+        functions = _functions(binary, runtime, one.name, specialised(one))
+        code = CompiledProgram(one.name, runtime, functions, request.arguments_of(one))
+        if not code.parts(one.work_group):
+            msg = f"{request.label}: the program binary of {device} has no machine code of {one.name}; update perflex"
             raise MeasurementError(msg, kernel=request.label, device=device)
         found.append(code)
     return tuple(found)
@@ -101,11 +101,6 @@ def _functions(binary: bytes, runtime: str, name: str, work_group_name: str) -> 
     place = binary.find(f"/{name}/{work_group_name}/{name}.so".encode())
     found = elf_object(binary, binary.find(b"\x7fELF", place)) if place >= 0 else None
     return () if found is None else tuple(found.functions())
-
-
-def _argument(request: LaunchRequest, name: str) -> Argument:
-    scalar = request.launch.scalars.get(name)
-    return Argument(name, 8, is_array=True) if scalar is None else Argument(name, scalar.dtype.itemsize, is_array=False)
 
 
 @contextmanager

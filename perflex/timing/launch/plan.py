@@ -7,22 +7,20 @@ import warnings
 import weakref
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
-from numbers import Complex, Real
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perflex.devices.device import API_NAMES
-from perflex.errors import MeasurementError, MissingSizeError
-from perflex.features.scop.checks import require_whole
+from perflex.errors import MeasurementError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import loopy as lp
 
-    from perflex.devices.device import Api, Device
+    from perflex.devices.device import Api
 
 
 @dataclass(frozen=True)
@@ -60,12 +58,20 @@ class ArrayPlan:
 
 @dataclass(frozen=True)
 class DeviceProgram:
-    """One device program of the source: its name, argument names in order, and symbolic grid."""
+    """One device program of the source: its name, argument names in order, work-groups, and work-items of each.
+
+    By axis these are expressions in the sizes; in a `LaunchRequest` they are numbers, of three axes or fewer.
+    """
 
     name: str
     argument_names: tuple[str, ...]
     groups: tuple[Any, ...]
     work_group: tuple[Any, ...]
+
+    @property
+    def items(self) -> tuple[int, ...]:
+        """All work-items by axis."""
+        return tuple(g * w for g, w in zip(self.groups, self.work_group, strict=True))
 
 
 @dataclass(frozen=True)
@@ -98,9 +104,10 @@ class LaunchPlan:
     local_bytes
         Local memory of one work-group in bytes, symbolic.
     assumptions
-        The kernel's assumptions on its parameters, an ``islpy.BasicSet``.
+        The kernel's assumptions on its parameters, an ``islpy.BasicSet``; None for none.
     most_elements
-        Elements of an array that the code's subscripts reach: integers of the kernel's index type.
+        Elements of an array that the code's subscripts reach: integers of the kernel's index type. What a written
+        source reaches is known; its subscripts may have any width.
     local_arguments
         Bytes of local memory that a launch is given, by name: arguments in OpenCL, dynamic shared memory in CUDA.
     options
@@ -117,9 +124,9 @@ class LaunchPlan:
     arrays: Mapping[str, ArrayPlan]
     scalars: Mapping[str, Any]
     parameters: tuple[str, ...]
-    local_bytes: Any
-    assumptions: Any
-    most_elements: int
+    local_bytes: Any = 0
+    assumptions: Any = None
+    most_elements: int = 2**63 - 1
     local_arguments: Mapping[str, int] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     written: bool = False
@@ -166,16 +173,17 @@ def _plan(kernel: lp.TranslationUnit, api: Api) -> LaunchPlan:
 def _generated(kernel: lp.TranslationUnit, name: str, api: Api) -> LaunchPlan:
     import loopy as lp
 
-    from perflex.timing.launch.code import compiler_options, device_code, program_name, retargeted
+    from perflex.timing.launch.code import compiler_options, cuda_name, device_code, retargeted
     from perflex.timing.launch.decided_by_data import decided_by_data
 
     unit = lp.preprocess_program(retargeted(kernel, api))
     unit = lp.linearize(lp.infer_unknown_types(unit, expect_completion=True))
     programs = _programs(unit, name)  # refuses what no code can be made for before that is tried
     plan = _from_linearized(unit, name, programs, device_code(unit, api))
-    called = tuple(replace(program, name=program_name(program.name, api)) for program in programs)
+    if api == "cuda":
+        programs = tuple(replace(program, name=cuda_name(program.name)) for program in programs)
     options = compiler_options(kernel, api)
-    return replace(plan, programs=called, options=options, by_data=decided_by_data(unit.default_entrypoint))
+    return replace(plan, programs=programs, options=options, by_data=decided_by_data(unit.default_entrypoint))
 
 
 class _OthersOnly:
@@ -315,168 +323,3 @@ def _array(entry: Any, variable: Any, name: str) -> ArrayPlan:
         written=written,
         is_argument=not isinstance(variable, TemporaryVariable),
     )
-
-
-# Scalars that are no sizes (a factor, say) need some value that neither vanishes nor grows.
-_FLOAT_SCALAR = 0.75
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Work-groups and work-items per group of one launch, both with three axes or fewer."""
-
-    groups: tuple[int, ...]
-    work_group: tuple[int, ...]
-
-    @property
-    def items(self) -> tuple[int, ...]:
-        """All work-items by axis."""
-        return tuple(g * w for g, w in zip(self.groups, self.work_group, strict=True))
-
-
-@dataclass(frozen=True)
-class SizedLaunch:
-    """A launch plan with numbers.
-
-    Attributes
-    ----------
-    grids
-        One per device program.
-    lengths
-        Buffer length of every array, in elements.
-    scalars
-        Value of every scalar argument.
-    local_bytes
-        Local memory per work-group in bytes.
-    local_arguments
-        Bytes of what the launch gives of it, by name.
-    """
-
-    grids: tuple[Grid, ...]
-    lengths: Mapping[str, int]
-    scalars: Mapping[str, Any]
-    local_bytes: int
-    local_arguments: Mapping[str, int] = field(default_factory=dict)
-
-
-def size_launch(plan: LaunchPlan, sizes: Mapping[str, int], label: str) -> SizedLaunch:
-    """Evaluate grids and buffer lengths."""
-    missing = [name for name in plan.parameters if name not in sizes]
-    if missing:
-        msg = f"{label}: no value for size parameter {', '.join(missing)}; given: {dict(sizes) or 'none'}"
-        raise MissingSizeError(msg, kernel=label, parameters=tuple(missing))
-    require_whole(sizes, plan.parameters, label)
-    values = {name: int(sizes[name]) for name in plan.parameters}
-    _check_assumptions(plan, values, label)
-    grids = tuple(
-        _grid(program.groups, program.work_group, values, f"{label}: {program.name}") for program in plan.programs
-    )
-    scalars = {
-        name: _scalar(name, dtype, values.get(name, np.asarray(sizes.get(name, _FLOAT_SCALAR))[()]), label)
-        for name, dtype in plan.scalars.items()
-    }
-    return SizedLaunch(
-        grids=grids,
-        lengths={name: _length(array, values, plan.most_elements, label) for name, array in plan.arrays.items()},
-        scalars=scalars,
-        local_bytes=_number(plan.local_bytes, values),
-        local_arguments=plan.local_arguments,
-    )
-
-
-def _scalar(name: str, dtype: Any, value: Any, label: str) -> Any:
-    if not isinstance(value, (Complex if np.dtype(dtype).kind == "c" else Real, np.bool_)):
-        msg = f"{label}: {name} must be a number, such as {_FLOAT_SCALAR}, not {value!s:.60}"
-        raise MeasurementError(msg, kernel=label)
-    try:
-        # Floating-point numbers that are too large become infinite, integers an OverflowError.
-        with np.errstate(over="raise"):
-            return np.dtype(dtype).type(value)
-    except (OverflowError, FloatingPointError) as error:
-        msg = f"{label}: {name} = {value} does not fit the kernel's argument of type {np.dtype(dtype)}"
-        raise MeasurementError(msg, kernel=label) from error
-
-
-def _number(expression: Any, values: Mapping[str, int]) -> int:
-    if isinstance(expression, int):
-        return expression
-    from pymbolic import evaluate
-
-    return int(evaluate(expression, dict(values)))
-
-
-def _grid(groups: tuple[Any, ...], work_group: tuple[Any, ...], values: Mapping[str, int], label: str) -> Grid:
-    axes = max(len(groups), len(work_group), 1)
-    numbers = [
-        tuple(_number(e, values) for e in axis_sizes) + (1,) * (axes - len(axis_sizes))
-        for axis_sizes in (groups, work_group)
-    ]
-    if min(*numbers[0], *numbers[1]) <= 0:
-        msg = f"{label}: nothing to launch for sizes {values}: {numbers[0]} work-groups of {numbers[1]}"
-        raise MeasurementError(msg, kernel=label)
-    return Grid(*numbers)
-
-
-def _length(array: ArrayPlan, values: Mapping[str, int], most: int, label: str) -> int:
-    last = sum((_number(n, values) - 1) * _number(stride, values) for n, stride in array.extents)
-    # Beyond, a subscript would become negative: the launch would read and write elsewhere.
-    if last // array.lanes > most:
-        msg = (
-            f"{label}: array {array.name} has {last + array.lanes} elements, subscripts of this kernel's code reach "
-            f"{most}; choose smaller sizes, or a kernel with a larger index_dtype"
-        )
-        raise MeasurementError(msg, kernel=label, access=array.name)
-    return max(1, array.lanes + last + _number(array.offset, values))
-
-
-def _check_assumptions(plan: LaunchPlan, values: Mapping[str, int], label: str) -> None:
-    from perflex.isl import isl
-
-    assumptions = plan.assumptions
-    if assumptions is None:
-        return
-    remaining = assumptions
-    for position in range(assumptions.dim(isl.dim_type.param)):
-        name = assumptions.get_dim_name(isl.dim_type.param, position)
-        if name in values:
-            remaining = remaining.fix_val(isl.dim_type.param, position, isl.Val(values[name]))
-    if remaining.is_empty():
-        msg = f"{label}: sizes {values} violate the kernel's assumptions {assumptions}"
-        raise MeasurementError(msg, kernel=label)
-
-
-def check_limits(launch: SizedLaunch, buffer_bytes: Mapping[str, int], device: Device, label: str) -> None:
-    """Refuse a launch that the device cannot hold, with both numbers."""
-    _check_grids(launch, device, label)
-    # What a kernel declares itself may be less than what a launch may ask for.
-    most = max(device.local_memory_bytes, device.most_local_memory_bytes if launch.local_arguments else 0)
-    if launch.local_bytes > most:
-        _refuse(label, f"{launch.local_bytes} B of local memory", most, "B", device)
-    for name, size in buffer_bytes.items():
-        if size > device.max_allocation_bytes:
-            _refuse(label, f"array {name} of {size} B", device.max_allocation_bytes, "B per buffer", device)
-    total = sum(buffer_bytes.values())
-    if total > device.global_memory_bytes:
-        _refuse(label, f"{total} B of device memory", device.global_memory_bytes, "B", device)
-
-
-def _check_grids(launch: SizedLaunch, device: Device, label: str) -> None:
-    for grid in launch.grids:
-        work_items = int(np.prod(grid.work_group))
-        if work_items > device.max_work_group_size:
-            need = f"a work-group of {work_items} work-items"
-            _refuse(label, need, device.max_work_group_size, "work-items", device)
-        # An axis that the device states no limit for has one work-item.
-        limits = (*device.max_work_item_sizes, *(1,) * 3)
-        for axis, (size, limit) in enumerate(zip(grid.work_group, limits, strict=False)):
-            if device.max_work_item_sizes and size > limit:
-                _refuse(label, f"{size} work-items on axis {axis}", limit, "work-items", device)
-        for axis, (count, limit) in enumerate(zip(grid.groups, device.max_groups, strict=False)):
-            if count > limit:
-                _refuse(label, f"{count} work-groups on axis {axis}", limit, "work-groups", device)
-
-
-def _refuse(label: str, need: str, limit: int, unit: str, device: Device) -> None:
-    smaller = "a smaller work-group" if unit == "work-items" else "smaller sizes"
-    msg = f"{label}: needs {need}, {device} allows {limit} {unit}; choose {smaller}"
-    raise MeasurementError(msg, kernel=label, device=device)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -19,13 +20,9 @@ if TYPE_CHECKING:
     from perflex.features.from_source.launching import SourceLaunch
     from perflex.features.sized_kernel import SizedKernel
 
-# What a source's own code reaches is known; its subscripts may have any width.
-_MOST_ELEMENTS = 2**63 - 1
 _NEEDED = {"cuda": "CuPy (pip install 'perflex[cuda]')", "opencl": "its vendor's OpenCL driver"}
-# Functions and methods without a word for it run on both: such as are constant expressions, too.
-_CUDA_OPTIONS = ("-default-device",)
 # What OpenCL C's compiler of NVIDIA takes by default, which is less exact than CUDA C++'s in quotients and roots.
-_OPENCL_OPTIONS = ("-ftz=false", "-prec-div=false", "-prec-sqrt=false")
+_OPENCL_OPTIONS = ("-prec-div=false", "-prec-sqrt=false")
 
 # Options of one compiler, and what stands for them elsewhere; nothing where code is so by default.
 _SAME_OPTIONS: Mapping[str, Mapping[str, str]] = {
@@ -88,23 +85,22 @@ def compile_plan_of(
         msg = f"{job.label}: {error.message}"
         raise MeasurementError(msg, kernel=job.label) from error
     scalars = {name: np.dtype(dtype) for name, kind, dtype in found.arguments if kind == "scalar"}
-    names = tuple(name for name, *_ in found.arguments)
-    of_language = _OPENCL_OPTIONS if kernel.language == "opencl" else ()
-    of_nvrtc = (*_CUDA_OPTIONS, *of_language) if compiler == "nvrtc" else ()
-    plan = LaunchPlan(
-        name=kernel.name,
-        source=found.text,
-        programs=(DeviceProgram(found.name, names, found.groups, kernel.local),),
-        arrays={},
-        scalars=scalars,
-        parameters=tuple(sorted(name for name, dtype in scalars.items() if dtype.kind in "iub")),
-        local_bytes=0,
-        assumptions=None,
-        most_elements=_MOST_ELEMENTS,
-        options=(*of_nvrtc, *(f"-I{folder}" for folder in kernel.folders), *_options_for(kernel, compiler)),
-        written=True,
-    )
-    return plan, found.language
+    program = DeviceProgram(found.name, tuple(name for name, *_ in found.arguments), found.groups, kernel.local)
+    of_nvrtc = _OPENCL_OPTIONS if (kernel.language, compiler) == ("opencl", "nvrtc") else ()
+    options = (*of_nvrtc, *(f"-I{folder}" for folder in kernel.folders), *_options_for(kernel, compiler))
+    return _written(kernel, found.text, program, {}, scalars, options), found.language
+
+
+def _written(
+    kernel: SourceKernel,
+    text: str,
+    program: DeviceProgram,
+    arrays: Mapping[str, ArrayPlan],
+    scalars: Mapping[str, np.dtype[Any]],
+    options: tuple[str, ...],
+) -> LaunchPlan:
+    parameters = tuple(sorted(name for name, dtype in scalars.items() if dtype.kind in "iub"))
+    return LaunchPlan(kernel.name, text, (program,), arrays, scalars, parameters, options=options, written=True)
 
 
 def _options_for(kernel: SourceKernel, compiler: Literal["nvrtc", "clang"]) -> tuple[str, ...]:
@@ -138,22 +134,14 @@ def _plan(kernel: SourceKernel, launch: SourceLaunch) -> LaunchPlan:
         length = -(-reach.bytes // dtype.itemsize)
         arrays[argument.name] = ArrayPlan(argument.name, dtype, ((length, 1),), 1, 0, reach.read, reach.written)
     scalars = {each.name: np.dtype(each.dtype) for each in launch.arguments if each.kind == "scalar"}
-    names = tuple(argument.name for argument in launch.arguments)
+    program = DeviceProgram(launch.name, tuple(each.name for each in launch.arguments), launch.groups, kernel.local)
     on_opencl = launch.language == "opencl"
+    options = (*(() if on_opencl else (f"-I{one}" for one in kernel.folders)), *kernel.options)
     # CUDA's arrays of dynamic extent all begin at one place.
     given = launch.local_arguments.values()
-    return LaunchPlan(
-        name=kernel.name,
-        source=launch.text,
-        programs=(DeviceProgram(launch.name, names, launch.groups, kernel.local),),
-        arrays=arrays,
-        scalars=scalars,
-        parameters=tuple(sorted(name for name, dtype in scalars.items() if dtype.kind in "iub")),
+    return replace(
+        _written(kernel, launch.text, program, arrays, scalars, options),
         local_bytes=launch.local_bytes + (sum(given) if on_opencl else max(given, default=0)),
-        assumptions=None,
-        most_elements=_MOST_ELEMENTS,
         local_arguments=launch.local_arguments,
-        options=(*(() if on_opencl else (*_CUDA_OPTIONS, *(f"-I{one}" for one in kernel.folders))), *kernel.options),
-        written=True,
         by_data=launch.by_data,
     )

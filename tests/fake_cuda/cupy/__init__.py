@@ -12,6 +12,7 @@ from cupy import _compiler, _driver
 __version__ = "14.0.0"
 
 RawModule = _compiler.RawModule
+_core = types.SimpleNamespace(core=types.SimpleNamespace(assemble_cupy_compiler_options=_compiler.assemble_options))
 cuda = types.SimpleNamespace(
     Event=_driver.Event,
     Stream=_driver.Stream,
@@ -21,9 +22,13 @@ cuda = types.SimpleNamespace(
     get_elapsed_time=_driver.get_elapsed_time,
     nvrtc=types.SimpleNamespace(
         getVersion=_compiler.get_version,
+        getSupportedArchs=_compiler.supported_archs,
         createProgram=_compiler.create_program,
+        addNameExpression=_compiler.add_name_expression,
         compileProgram=_compiler.compile_program,
         getProgramLog=_compiler.program_log,
+        getCUBIN=_compiler.cubin,
+        getLoweredName=_compiler.lowered_name,
         destroyProgram=_compiler.destroy_program,
     ),
     runtime=_driver.Runtime(),

@@ -1,6 +1,7 @@
 """CUDA C++ compiled for the CPU, and kernels that can be launched there."""
 
 import ctypes
+import pickle
 import re
 import subprocess
 import tempfile
@@ -14,9 +15,14 @@ _SHIM = Path(__file__).with_name("shim.h").read_text(encoding="utf-8")
 _KERNEL = re.compile(r"__global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(")
 _DYNAMIC = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
 _SHARED = re.compile(r"(?<!extern )__shared__ ((?:\w+ )+)\w+((?:\[[^]]*\])*);")
-# Programs of the compiler's own interface that were not destroyed.
-PROGRAMS: dict[int, str] = {}
+# Programs that were not destroyed, and with what options each was compiled.
+PROGRAMS: dict = {}
+OPTIONS: list[tuple[str, ...]] = []
 _BYTES = {"char": 1, "short": 2, "int": 4, "float": 4, "double": 8, "long": 8}
+
+
+class NVRTCError(RuntimeError):
+    pass
 
 
 class CompileException(Exception):
@@ -30,14 +36,24 @@ class CompileException(Exception):
         return self._message
 
 
-def log_of(code):
-    """What ptxas says of a source's kernels."""
+class Program:
+    """A source, what it compiled to, and what the compiler wrote."""
+
+    def __init__(self, source):
+        self.source = source
+        self.expressions = []
+        self.log = ""
+        self.library = None
+
+
+def log_of(names):
+    """What ptxas says of kernels."""
     return "".join(
         f"ptxas info    : Compiling entry function '{name}' for 'sm_90'\n"
         f"ptxas info    : Function properties for {name}\n"
         f"ptxas         .     0 bytes stack frame, {setting('SPILLS', 0)} bytes spill stores\n"
         f"ptxas info    : Used {setting('REGISTERS', 32)} registers, used 1 barriers\n"
-        for name in _KERNEL.findall(code)
+        for name in names
     )
 
 
@@ -47,75 +63,115 @@ def get_version():
     return 13, 0
 
 
+def supported_archs():
+    return 75, 80, 86, 89, 90, 100
+
+
 def create_program(source, name, headers, include_names):
     assert isinstance(source, str)
     assert not headers
     assert not include_names
-    PROGRAMS[len(PROGRAMS) + 1] = source
-    return len(PROGRAMS)
+    number = max(PROGRAMS, default=0) + 1
+    PROGRAMS[number] = Program(source)
+    return number
 
 
-def compile_program(program, options):
+def add_name_expression(number, expression):
+    PROGRAMS[number].expressions.append(expression)
+
+
+def lowered_name(number, expression):
+    assert expression in PROGRAMS[number].expressions
+    return _plain(expression)
+
+
+def assemble_options(options):
+    """The folders of headers that CuPy adds; without CUDA's it gives up."""
+    if setting("HEADERS", 1) == 0:
+        raise RuntimeError("Failed to auto-detect CUDA root directory.")
+    return *options, "-I/headers/of/cupy"
+
+
+def compile_program(number, options):
+    assert isinstance(options, tuple)
+    assert "--gpu-architecture=sm_90" in options
     assert "--ptxas-options=-v" in options
-    assert options[-1] == "-arch=sm_90"
+    OPTIONS.append(options)
+    program = PROGRAMS[number]
+    if "perflex_hold" in program.source:
+        return
+    # Without expressions only functions without C++ names are found.
+    names = {_plain(name): name for name in program.expressions or _KERNEL.findall(program.source)}
+    if not idle():
+        program.library = _compiled(program, names, [one for one in options if one.startswith(("--std=", "-I"))])
+    program.log = log_of(names)
 
 
-def program_log(program):
-    return log_of(PROGRAMS[program]) + "\0"
+def cubin(number):
+    program = PROGRAMS[number]
+    return pickle.dumps((program.source, program.library))
 
 
-def destroy_program(program):
-    del PROGRAMS[program]
+def program_log(number):
+    return PROGRAMS[number].log + "\0"
+
+
+def destroy_program(number):
+    del PROGRAMS[number]
+
+
+def _compiled(program, names, options):
+    launches = [
+        f'extern "C" void launch_{plain}(void **a, int *g, int *b) {{ launch({name}, a, g, b); }}'
+        for plain, name in names.items()
+    ]
+    # As large as the driver ever lets it be.
+    code = _DYNAMIC.sub(r"static \1 \2[232448 / sizeof(\1)];", program.source)
+    text = "\n".join([_SHIM, '#line 1 "kernel.cu"', code, *launches])
+    with tempfile.TemporaryDirectory(prefix="fake-cuda-") as folder:
+        source, library = Path(folder, "kernel.cpp"), Path(folder, "kernel.so")
+        source.write_text(text, encoding="utf-8")
+        command = ["g++", "-O1", "-w", "-shared", "-fPIC", *options, str(source), "-o", str(library)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        program.log = done.stderr
+        if done.returncode:
+            raise NVRTCError("NVRTC_ERROR_COMPILATION (6)")
+        return library.read_bytes()
 
 
 class RawModule:
-    """A source, compiled when it is first needed."""
+    """What was compiled, loaded from a file when it is first needed."""
 
-    def __init__(self, *, code, options=(), backend="nvrtc", name_expressions=None):
+    loaded: dict = {}  # noqa: RUF012 - by path, as CuPy has it
+
+    def __init__(self, *, path=None, code=None, options=(), backend="nvrtc"):
         assert backend == "nvrtc"
-        assert isinstance(options, tuple)
+        self.path = path or code
         self.code = code
-        self._options = [option for option in options if option.startswith(("--std=", "-I"))]
-        # Without them only functions without C++ names are found.
-        self._expressions = name_expressions
-        self._library: ctypes.CDLL | None = None
-        self._limits: dict[str, int] = {}
-
-    def compile(self, log_stream=None):
-        if "perflex_hold" in self.code:
-            return
-        require_device()
-        if not idle() or "void probe(" in self.code:
-            self._library = self._compiled()
-        # A binary that was kept comes without what the compiler said.
-        if log_stream is not None and not setting("KEPT", 0):
-            log_stream.write(log_of(self.code))
-
-    def _compiled(self):
-        names = {name: name for name in _KERNEL.findall(self.code)}
-        if self._expressions is not None:
-            names = {_plain(name): name for name in self._expressions}
-        launches = [
-            f'extern "C" void launch_{plain}(void **a, int *g, int *b) {{ launch({name}, a, g, b); }}'
-            for plain, name in names.items()
-        ]
-        # As large as the driver ever lets it be.
-        code = _DYNAMIC.sub(r"static \1 \2[232448 / sizeof(\1)];", self.code)
-        text = "\n".join([_SHIM, '#line 1 "kernel.cu"', code, *launches])
-        with tempfile.TemporaryDirectory(prefix="fake-cuda-") as folder:
-            source, library = Path(folder, "kernel.cpp"), Path(folder, "kernel.so")
-            source.write_text(text, encoding="utf-8")
-            command = ["g++", "-O1", "-w", "-shared", "-fPIC", *self._options, str(source), "-o", str(library)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise CompileException(done.stderr)
-            return ctypes.CDLL(str(library))
 
     def get_function(self, name):
-        if self._library is None and "perflex_hold" not in self.code:
-            self.compile()
-        function = None if self._library is None else getattr(self._library, f"launch_{_plain(name)}")
-        return RawKernel(name, function, _shared_bytes(self.code), self._limits)
+        if self.path not in self.loaded:
+            self.loaded[self.path] = self._load()
+        code, library, limits = self.loaded[self.path]
+        function = None if library is None else getattr(library, f"launch_{name}")
+        return RawKernel(name, function, _shared_bytes(code), limits)
+
+    def _load(self):
+        require_device()
+        code, library = self._compiled() if self.path == self.code else pickle.loads(Path(self.path).read_bytes())
+        if library is None:
+            return code, None, {}
+        with tempfile.NamedTemporaryFile(suffix=".so") as stream:
+            stream.write(library)
+            stream.flush()
+            return code, ctypes.CDLL(stream.name), {}
+
+    def _compiled(self):
+        program = Program(self.code)
+        try:
+            return self.code, _compiled(program, {name: name for name in _KERNEL.findall(self.code)}, ["--std=c++17"])
+        except NVRTCError:
+            raise CompileException(program.log) from None
 
 
 def _plain(expression):

@@ -9,7 +9,7 @@ from perflex.errors import UnsupportedKernelError
 from perflex.features import SizedKernel, source_kernel
 from perflex.features.from_source.kernel_text import kernel_text
 from perflex.features.from_source.launching import identity_of
-from perflex.timing.launch.cuda_code import ADDED, OPTIONS, compilation
+from perflex.timing.launch.cuda_code import OPTIONS, compilation
 
 needs_compiler = pytest.mark.skipif(not supported_architectures(), reason="no NVRTC: pip install nvidia-cuda-nvrtc")
 # What surrounds the kernels; its names are theirs, too, where that is possible.
@@ -153,7 +153,7 @@ def test_machine_code_is_that_of_the_same_kernel_without_host_code(case, tmp_pat
     one = compilation(SizedKernel(taken(file, name), {}, "x"), "sm_90")
     [program] = one.code(compile_cuda(*one.arguments))
     macros = "".join(f"#define {macro} {value}\n" for macro, value in GIVEN.items())
-    compiled = compile_cuda(macros + alone, "sm_90", (*OPTIONS, *ADDED), ("k",))
+    compiled = compile_cuda(macros + alone, "sm_90", OPTIONS, ("k",))
     expected = replace(program.gpu, cubin=compiled.cubin, name=compiled.names["k"])
     found, own = ([astuple(one) for one in disassembled(code)] for code in (program.gpu, expected))
     assert found == own

@@ -96,7 +96,7 @@ def test_where_nothing_can_be_set_it_is_said_why(monkeypatch):
     def said(device, isolate=True):
         found = affinity_of(device, isolate=isolate, environment=ORDINARY)
         assert (found.variables, found.setting) == ({}, "")
-        return found.said
+        return found.description
 
     assert said(POCL, isolate=False) == "none: kernels ran in the user's own process (isolate=False)"
     assert said(replace(POCL, compute_units=1)) == "none: the device has one worker"

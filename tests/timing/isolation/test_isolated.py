@@ -85,7 +85,7 @@ def test_after_a_crash_the_others_are_built_again_when_needed(backend):
         built(backend, crashing(), {"n": 4096}, "bad").run(1)
     assert caught.value.kind == "crash"
     assert first.returncode < 0
-    assert len(fine.run(2)) == 2
+    assert len(fine.run(2).seconds) == 2
     assert process_of(backend) is not first
     assert gone(first.pid)
 
@@ -97,7 +97,7 @@ def test_a_worker_that_was_killed_while_idle_is_nobodys_fault(backend):
     first.kill()
     first.wait(5)
     assert fine._limit(1) > 1000
-    assert fine.run(1)[0] > 0
+    assert fine.run(1).seconds[0] > 0
     assert process_of(backend) is not first
     # A kernel that ran once hangs by its own time.
     assert fine._limit(1) < 60
@@ -152,7 +152,7 @@ def test_errors_of_kernels_arrive_as_they_are(backend):
         built(backend, not_compiling(), {"n": 64}, "no code")
     assert "no_such_function" in str(caught.value.log)
     process = backend.worker()
-    assert built(backend, good(), {"n": 64}, "good").run(1)[0] > 0
+    assert built(backend, good(), {"n": 64}, "good").run(1).seconds[0] > 0
     assert backend.worker() is process
 
 
@@ -200,7 +200,7 @@ def test_an_error_of_perflex_is_no_crash_of_a_driver(backend):
     with pytest.raises(RuntimeError, match=r"(?s)failed, which is an error of perflex:.*worker.*KeyError: 7\n$"):
         process.call(worker.run, 7, 1, False, limit_s=10)
     assert not process.alive
-    assert built(backend, good(), {"n": 64}, "good").run(1)[0] > 0
+    assert built(backend, good(), {"n": 64}, "good").run(1).seconds[0] > 0
 
 
 def test_what_only_a_first_launch_does_is_no_part_of_a_time(backend):
@@ -217,7 +217,7 @@ def test_what_only_a_first_launch_does_is_no_part_of_a_time(backend):
         return call(self, function, number, *arguments, limit_s=limit_s)
 
     with patch.object(WorkerProcess, "call", recorded):
-        assert len(fine.run(3)) == 3
+        assert len(fine.run(3).seconds) == 3
     assert asked == [(worker.build, None), (worker.run, 1), (worker.run, 3)]
 
 

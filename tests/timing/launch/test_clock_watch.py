@@ -186,7 +186,7 @@ def test_launches_through_cuda_carry_what_the_driver_says(nvml, fake_gpu):
         nvml.readings = list(readings)
         times = runnable.run(2)
         assert isinstance(times, LaunchTimes)
-        assert len(times) == 2
+        assert len(times.seconds) == 2
         found.append(times.activity)
     assert found == [SystemActivity(throttled=False), SystemActivity(throttled=True), None]
     assert set(nvml.asked) == {"first"}

@@ -1,5 +1,8 @@
 """Kernels in CUDA C++ are launched as they are written, templates and dynamic shared memory included."""
 
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +10,7 @@ from perflex.errors import MeasurementError, MissingExtraError
 from perflex.features import SizedKernel, source_kernel
 from perflex.timing.launch.cuda import CudaBackend
 from perflex.timing.launch.cuda_code import compilation
+from perflex.timing.launch.cuda_context import _architecture_of
 from perflex.timing.launch.request import launch_request
 from support.building import built
 from support.cuda_for_tests import fake_cupy, fake_gpu, state
@@ -62,7 +66,7 @@ def cuda(fake_gpu):
 @pytest.mark.parametrize("arguments", ["double, 4", "float, SIZE"])
 def test_an_instance_of_a_template(arguments, cuda):
     runnable = built(cuda, scale(arguments), {"n": 1000}, "x")
-    assert min(runnable.run(3)) > 0
+    assert min(runnable.run(3).seconds) > 0
     assert len(runnable.read("x")) == len(runnable.read("y")) == 1000
     assert runnable.read("y").dtype == (np.float64 if arguments[0] == "d" else np.float32)
     np.testing.assert_allclose(runnable.read("y"), 0.75 * runnable.read("x"), rtol=1e-6)
@@ -73,7 +77,7 @@ def test_dynamic_shared_memory(cuda):
     runnable = built(cuda, row_sums(), {"columns": 37, "rows": 5}, "x")
     runnable.run(1)
     np.testing.assert_allclose(runnable.read("sums"), runnable.read("x").reshape(5, 37).sum(axis=1), rtol=1e-5)
-    assert set(state().dynamic_bytes) == {runnable._request.launch.local_bytes} == {16 * 4}
+    assert set(state().dynamic_bytes) == {runnable._request.local_bytes} == {16 * 4}
 
 
 REVERSED = """
@@ -113,6 +117,59 @@ def test_what_the_host_program_decides_is_refused(source, arguments, reason, fak
         launch_request(SizedKernel(made, {}, "x"), fake_gpu)
     with pytest.raises(MeasurementError, match="is written in OpenCL C and cannot be launched through CUDA"):
         launch_request(SizedKernel(axpy(), {"n": 64}, "x"), fake_gpu)
+
+
+QUOTIENTS = "__global__ void quotients(float *x) { x[threadIdx.x] /= x[threadIdx.x + 32]; }"
+
+
+@pytest.mark.parametrize("given", [(), ("-ftz=true",), ("--use_fast_math",)])
+def test_options_are_those_of_nvcc_and_the_users(given, cuda, monkeypatch):
+    options = sys.modules["cupy._compiler"].OPTIONS
+    kernel = source_kernel(QUOTIENTS, "quotients", local=32, groups=1, options=given)
+    assert built(cuda, kernel, {}, "x").run(1)
+    *own, headers = options[-1]
+    assert own == ["--gpu-architecture=sm_90", "--std=c++17", "-default-device", "--ptxas-options=-v", *given]
+    assert headers == "-I/headers/of/cupy"
+    monkeypatch.setenv("FAKE_CUDA_HEADERS", "0")  # most kernels need none
+    assert built(cuda, source_kernel(QUOTIENTS.replace("32", "16"), "quotients", local=32, groups=1), {}, "x").run(1)
+    assert "-I/headers/of/cupy" not in options[-1]
+
+
+def test_a_source_is_compiled_once_for_all_its_sizes(cuda):
+    options = sys.modules["cupy._compiler"].OPTIONS
+    first = built(cuda, scale(), {"n": 1000}, "x")
+    count = len(options)
+    request = launch_request(SizedKernel(scale(), {"n": 300}, "y"), cuda.device)
+    [program] = cuda.code(request)
+    assert cuda.build(request).run(1)
+    assert first.run(1)
+    assert len(options) == count
+    assert (program.gpu.architecture, program.gpu.name, program.gpu.groups) == (
+        "sm_90",
+        "tools__scale_double__4_",
+        (3,),
+    )
+
+
+@pytest.mark.parametrize(
+    ("capability", "architecture"), [("9.0", "sm_90"), ("8.9", "sm_89"), ("8.7", "sm_86"), ("12.0", "sm_120")]
+)
+def test_newer_gpus_run_code_for_older_ones_of_their_generation(capability, architecture, fake_cupy, fake_gpu):
+    assert _architecture_of(fake_cupy, replace(fake_gpu, compute_capability=capability)) == architecture
+
+
+@pytest.mark.machine
+def test_denormal_numbers_are_kept_unless_a_user_wants_none():
+    made = {}
+    for options in ((), ("-ftz=false",), ("-ftz=true",), ("--use_fast_math",)):
+        kernel = source_kernel(QUOTIENTS, "quotients", local=32, groups=1, options=options)
+        try:
+            one = compilation(SizedKernel(kernel, {}, "x"), "sm_90")
+        except MissingExtraError as error:
+            pytest.skip(error.message)
+        made[options] = one.code(one.make(*one.arguments))[0].gpu.digest
+    assert made[()] == made["-ftz=false",]
+    assert len(set(made.values())) == 3
 
 
 @pytest.mark.machine

@@ -9,7 +9,8 @@ import pytest
 from perflex.errors import MeasurementError
 from perflex.models import SizeRule, load_model, model_names
 from perflex.studies.evaluation.studies import STUDIES
-from perflex.timing.launch.plan import plan_launch, size_launch
+from perflex.timing.launch.plan import plan_launch
+from perflex.timing.launch.request import size_launch
 
 # As many times as fast as the device that the shipped sizes suit: beyond any GPU there is.
 FAST = 1000.0
