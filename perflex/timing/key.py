@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Part of every key. It counts what changes measured times of one kernel under one loopy: how code is generated,
 # buffers are filled and launches are timed. Samples taken otherwise are not mixed.
-_SCHEME = 2
+_SCHEME = 3
 
 
 def measurement_key(

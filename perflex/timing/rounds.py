@@ -21,6 +21,8 @@ from perflex.timing.statistics import interim_counts, interim_level, is_known_to
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from perflex.features.sized_kernel import SizedKernel
     from perflex.store.records import MeasurementKey, Recorder
     from perflex.timing.launch.backend import Backend, Runnable, TimedDevice
@@ -97,6 +99,7 @@ class TimingJob:
     runnable: Runnable | None = None
     launches: int = 1
     seconds: float = math.nan
+    _marks: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     # Every round asks again, of kernels that have no new sample, too.
     _verdict: tuple[int, TimingOptions, bool] | None = None
 
@@ -104,6 +107,13 @@ class TimingJob:
     def label(self) -> str:
         """Which kernel and sizes."""
         return self.kernel.label
+
+    @property
+    def marks(self) -> NDArray[np.bool_]:
+        """Which samples were disturbed, as far as is known now, shape ``(n,)``."""
+        if len(self._marks) != len(self.samples):
+            self._marks = disturbed(self.samples)
+        return self._marks
 
     def is_known(self, options: TimingOptions) -> bool:
         """Return whether no more samples are wanted; depends on the samples alone."""
@@ -118,7 +128,7 @@ class TimingJob:
 
     def _told_by_samples(self, options: TimingOptions) -> bool:
         """Return whether enough samples are undisturbed, their budget is spent, or the last look saw enough."""
-        clean = [sample.seconds for sample, bad in zip(self.samples, disturbed(self.samples), strict=True) if not bad]
+        clean = [sample.seconds for sample, bad in zip(self.samples, self.marks, strict=True) if not bad]
         if len(clean) >= options.trials:
             return True
         # With the next sample, as long as the mean of those before; the sum's rounding must not decide.
@@ -168,19 +178,22 @@ def start(job: TimingJob, backend: Backend, session: Session) -> None:
     job.launches = _launches(job.seconds, backend)
 
 
-def _run(job: TimingJob, launches: int, options: TimingOptions) -> LaunchTimes:
-    """Launch a kernel that was built, with caches as they are wanted."""
+def _run(job: TimingJob, launches: int, options: TimingOptions, warmups: int = 0) -> LaunchTimes:
+    """Launch a kernel that was built, after warm-ups, with caches as they are wanted."""
     runnable = job.runnable
     if runnable is None:
         msg = f"{job.label} is to be timed but was not built"
         raise MeasurementError(msg, kernel=job.label)
-    if options.caches == "warm":
-        times = runnable.run(launches)
-        return times if isinstance(times, LaunchTimes) else LaunchTimes(tuple(times))
-    if not isinstance(job.kernel, LaunchRequest):
+    cold = options.caches == "cold"
+    if isinstance(job.kernel, LaunchRequest):
+        return cast("BoundKernel", runnable).run(launches, cold=cold, warmups=warmups)
+    if cold:
         msg = f"{job.label}: nothing is known of this device's caches; leave out caches='cold'"
         raise MeasurementError(msg, kernel=job.label)
-    return cast("BoundKernel", runnable).run(launches, cold=True)
+    for _ in range(warmups):
+        runnable.run(1)
+    times = runnable.run(launches)
+    return times if isinstance(times, LaunchTimes) else LaunchTimes(tuple(times))
 
 
 def _require_no_data(job: SizedKernel | LaunchRequest) -> None:
@@ -234,19 +247,16 @@ def time_in_rounds(jobs: Sequence[TimingJob], session: Session, progress: ShareR
 def _time(job: TimingJob, number: int, session: Session) -> None:
     started = time.time()
     try:
-        for _ in range(session.options.warmups):
-            _run(job, 1, replace(session.options, caches="warm"))
-        times = _run(job, job.launches, session.options)
+        times = _run(job, job.launches, session.options, session.options.warmups)
     except DeviceError:
         raise
     except PerflexError as error:
         job.give_up(error, "run", session)
         return
     sample = Sample(_midmean(times.seconds), len(times.seconds), started, session.name, number, times.activity)
-    # The mark is what is known now: the kernel's later samples may tell more, so that it is not relied on afterwards.
-    marked = bool(disturbed([*job.samples, sample])[-1])
-    sample = replace(sample, disturbed=marked)
     job.samples.append(sample)
+    # The mark is what is known now: the kernel's later samples may tell more, so that it is not relied on afterwards.
+    job.samples[-1] = sample = replace(sample, disturbed=bool(job.marks[-1]))
     if session.recorder is not None and job.key is not None:
         session.recorder.add(job.key, sample, job.label)
 

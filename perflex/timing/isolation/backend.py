@@ -202,15 +202,15 @@ class IsolatedRunnable:
         """What the kernel takes of the device, as far as the driver tells."""
         return self._place.resources
 
-    def run(self, launches: int, *, cold: bool = False) -> LaunchTimes:
+    def run(self, launches: int, *, cold: bool = False, warmups: int = 0) -> LaunchTimes:
         """Run back to back and return the device time of each launch in seconds, taken in the other process.
 
         It is built anew if another process began since.
         """
         self._require_worker()
         start = time.monotonic()
-        times = self._called(launches, worker.run, launches, cold)
-        each = (time.monotonic() - start) / launches
+        times = self._called(launches + warmups, worker.run, launches, cold, warmups)
+        each = (time.monotonic() - start) / (launches + warmups)
         self._fastest_s = each if self._fastest_s is None else min(each, self._fastest_s)
         return times
 
@@ -222,7 +222,7 @@ class IsolatedRunnable:
     def _require_worker(self) -> None:
         if self._place.worker is not self._backend.worker():
             self._build()
-            self._called(1, worker.run, 1, False)  # what only a first launch does is no part of a time
+            self._called(1, worker.run, 1, False, 0)  # what only a first launch does is no part of a time
 
     def _called(self, launches: int, function: Callable[..., _Result], *arguments: object) -> _Result:
         """Call a function of this kernel, which launches it so many times."""

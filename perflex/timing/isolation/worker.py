@@ -38,9 +38,9 @@ def code(request: LaunchRequest) -> tuple[CompiledProgram, ...]:
     return _backends[0].code(request)
 
 
-def run(number: int, launches: int, cold: bool) -> LaunchTimes:
+def run(number: int, launches: int, cold: bool, warmups: int) -> LaunchTimes:
     """Run a kernel; see `BoundKernel`."""
-    return _kernels[number].run(launches, cold=cold)
+    return _kernels[number].run(launches, cold=cold, warmups=warmups)
 
 
 def results(number: int) -> dict[str, Any]:

@@ -54,10 +54,11 @@ class BoundKernel(ABC):
         return data
 
     @abstractmethod
-    def run(self, launches: int, *, cold: bool = False) -> LaunchTimes:
+    def run(self, launches: int, *, cold: bool = False, warmups: int = 0) -> LaunchTimes:
         """Run back to back and return the device time of each launch in seconds; see `Runnable`.
 
-        With `cold`, data of before are driven out of caches before each launch, outside the times.
+        Before them it is launched `warmups` times. With `cold`, data of before are driven out of caches before each
+        launch, outside the times.
         """
 
     def results(self) -> dict[str, np.ndarray[tuple[int], np.dtype[Any]]]:

@@ -125,13 +125,15 @@ class CudaRunnable(BoundKernel):
         self._context = context
         self._ran = False
 
-    def run(self, launches: int, *, cold: bool = False) -> LaunchTimes:
+    def run(self, launches: int, *, cold: bool = False, warmups: int = 0) -> LaunchTimes:
         """Run back to back and return the device time of each launch in seconds; see `BoundKernel`."""
         self._context.require()
         watch = self._context.watch
         try:
             with self._context.current():
                 buffers = self._buffers()
+                for count in self._portions(warmups, cold=False):
+                    self._run(count, buffers, None)
                 before = None if watch is None else watch.reading()
                 sweep = self._context.sweep() if cold else None
                 portions = self._portions(launches, cold=cold)

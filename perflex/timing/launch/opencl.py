@@ -220,13 +220,15 @@ class OpenCLRunnable(BoundKernel):
         self._sweep = sweep
         self._watch = watch
 
-    def run(self, launches: int, *, cold: bool = False) -> LaunchTimes:
+    def run(self, launches: int, *, cold: bool = False, warmups: int = 0) -> LaunchTimes:
         """Run back to back and return the device time of each launch in seconds; see `BoundKernel`."""
         if cold and launches > 1:
             # What empties caches is no part of what is watched either.
-            return LaunchTimes.joined([self.run(1, cold=True) for _ in range(launches)])
+            return LaunchTimes.joined([self.run(1, cold=True, warmups=warmups * (n == 0)) for n in range(launches)])
         try:
             buffers = self._bound()
+            for _ in range(warmups):
+                self._launch(buffers, restored=False)
             # What restores the arrays is no part of what is watched, as far as that can be.
             self._restore(buffers)
             if cold:
