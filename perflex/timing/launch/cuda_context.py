@@ -92,7 +92,8 @@ class CudaContext:
     def compiled(self, source: str, options: tuple[str, ...] = (), kernels: tuple[str, ...] = ()) -> Compiled:
         """Compile CUDA C++ for the device, as `compile_cuda`, with headers of CuPy and CUDA."""
         options = (*OPTIONS, *options)
-        with suppress(RuntimeError):  # CuPy finds no folder of CUDA, which most kernels do not need
+        # CuPy may find no folder of CUDA, or name this otherwise one day; most kernels need no headers.
+        with suppress(RuntimeError, AttributeError):
             options = self.cupy._core.core.assemble_cupy_compiler_options(options)  # noqa: SLF001 - there is no other
         return compile_with(self.cupy.cuda.nvrtc, source, self.architecture, options, kernels)
 
