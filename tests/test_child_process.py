@@ -147,6 +147,14 @@ def test_an_interrupt_ends_no_children_of_others():
         other.join()
 
 
+@pytest.mark.machine
+def test_workers_of_a_pool_import_what_they_will_need():
+    loaded = "'colorsys' in __import__('sys').modules"
+    for module, there in (("", False), ("colorsys", True)):
+        with process_pool(1, importing=module) as pool:
+            assert pool.submit(eval, loaded).result() == there
+
+
 POOL = """
 import os, time
 from perflex.child_process import process_pool

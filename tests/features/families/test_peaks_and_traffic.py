@@ -227,6 +227,14 @@ def column_sums():
     return extract_scop(lp.split_iname(kernel, "j", 64, outer_tag="g.0", inner_tag="l.0"))
 
 
+@pytest.mark.parametrize("name", ["bytes_l2", "streams_l3", "bytes_mem", "bytes_tlb", "pages"])
+def test_traffic_at_sizes_of_which_some_fit_all_caches_is_that_of_each(name):
+    scop, rows = column_sums(), [1, 64, 4096, 65536]
+    together = parse_feature(f"f_traffic_{name}").value(scop, {"n": np.array(rows), "m": np.array(2048)}, TARGET)
+    assert together.tolist() == pytest.approx([value(scop, name, n=one, m=2048) for one in rows])
+    assert together[0] == 0 < together[-1]
+
+
 def test_walks_down_columns_jump_at_each_vector():
     scop, rows, columns = column_sums(), 4096, 4096
     lines = rows * columns * 4 // LINE
