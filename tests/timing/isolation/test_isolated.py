@@ -198,7 +198,7 @@ def test_memory_of_the_device_runs_out_for_one_kernel(default_device):
 def test_an_error_of_perflex_is_no_crash_of_a_driver(backend):
     process = backend.worker()
     with pytest.raises(RuntimeError, match=r"(?s)failed, which is an error of perflex:.*worker.*KeyError: 7\n$"):
-        process.call(worker.run, 7, 1, False, limit_s=10)
+        process.call(worker.run, 7, 1, False, 0, limit_s=10)
     assert not process.alive
     assert built(backend, good(), {"n": 64}, "good").run(1).seconds[0] > 0
 
