@@ -374,9 +374,9 @@ def views_of(
             numbers = NestValues(sizes, blocks, cores=cores)
             reuse = Reuse(nests, numbers, levels[0].line_bytes, together=together)
             everything = rules.whole(reuse.everything())
-            crosses = not rules.spread or bool(np.any(everything >= least))
-            plans = plan(reuse) if crosses else []
-            if crosses:
+            plans: list[GroupPlan] = []
+            if not (rules.spread and np.all(everything < least)):
+                plans = plan(reuse)
                 parts += _parts_of(reuse, plans, sizes, blocks, levels, rules, everything, share)
             found.setdefault(users, View(reuse, tuple(plans), parts, everything))
         found[users] = replace(found[users], parts=parts)

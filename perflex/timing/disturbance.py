@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from statistics import quantiles
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 _SHARE = 0.1
 _WAKING_S = 2e-5
 _LEAST_S = 1e-4
-# What counts as all the processors that a kernel uses is the use in its best samples: this quantile of them.
-_FULL_USE = 0.9
+# What counts as all the processors that a kernel uses is the use in its best samples: the last of these quantiles.
+_TENTHS = 10
 # Of shorter samples the processor time tells little of all the processors that a device uses.
 _LONG_S = 2e-3
 # So many undisturbed samples are better than any number of disturbed ones.
@@ -59,14 +60,8 @@ def lacking_seconds(samples: Sequence[Sample]) -> NDArray[np.float64]:
 
 
 def _full(use: Sequence[float]) -> float:
-    """Return a use of processors that only the best samples have.
-
-    numpy's quantile takes ten times as long, and this is asked after each sample.
-    """
-    ordered = sorted(use)
-    place = _FULL_USE * (len(ordered) - 1)
-    below = ordered[int(place)]
-    return below + (ordered[math.ceil(place)] - below) * (place % 1)
+    """Return a use of processors that only a tenth of the samples exceed; numpy's quantile takes longer for so few."""
+    return quantiles(use, n=_TENTHS, method="inclusive")[-1] if len(use) > 1 else use[0]
 
 
 def disturbed(samples: Sequence[Sample]) -> NDArray[np.bool_]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from perflex.store.records import joined_activity
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perflex.store.records import SystemActivity
-
-from perflex.store.records import joined_activity
 
 
 @dataclass(frozen=True)
